@@ -1,0 +1,1 @@
+//! The garbage collector's decisions, as state machines that the caller drives.

@@ -1,0 +1,1 @@
+//! The garbage collector as one binary: flags, threads, the event loop, health and metrics.

@@ -1,0 +1,1 @@
+//! The ownership graph: changes in, effects out.

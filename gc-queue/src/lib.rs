@@ -1,0 +1,1 @@
+//! A work queue with client-go's contract: deduplication, delays, rate limits, drain.

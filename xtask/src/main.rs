@@ -1,0 +1,2 @@
+//! What the repository does with itself.
+fn main() {}
