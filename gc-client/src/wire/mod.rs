@@ -1,0 +1,255 @@
+//! Reads metadata from the wire: objects, lists and watches, in protobuf and in JSON, straight from the stream.
+//!
+//! Nothing is held but the metadata of the one object at hand: labels, annotations, managed fields, `spec` and
+//! `status` are passed over while they arrive, so that an object of 300 MB costs no more memory than one of 300
+//! bytes. Metadata-only answers and full objects are read alike.
+//!
+//! No input makes these functions panic, and none makes them hold more than [`KEPT_LIMIT`] (in JSON, where a string
+//! can only be judged once it is complete, 16 MiB more). A document that
+//! ends early, that holds something after its end, or that is no list where a list was asked for, is an error: a
+//! list that is believed although half of it is missing would look like a thousand deletions.
+//!
+//! # Example
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//! use gc_client::wire::{self, Format};
+//!
+//! let body = br#"{"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"web-0"}}]}"#;
+//! let mut names = Vec::new();
+//! let end = wire::read_list(Format::Json, &body[..], &mut |meta| {
+//!     names.push(meta.name.to_string());
+//!     ControlFlow::Continue(())
+//! })?;
+//! assert_eq!((names, end.resource_version), (vec!["web-0".to_string()], "7".to_string()));
+//! # Ok::<(), wire::WireError>(())
+//! ```
+
+mod json;
+mod kept;
+mod protobuf;
+mod source;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+
+use crate::error::Status;
+use crate::meta::{MetaRef, ObjectMeta};
+pub use kept::KEPT_LIMIT;
+use kept::Kept;
+use source::Source;
+
+/// What an error says about an object over [`KEPT_LIMIT`].
+const OVER_LIMIT: &str = "an object with more metadata than any server stores";
+
+/// How a body is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `application/json`.
+    Json,
+    /// `application/vnd.kubernetes.protobuf`.
+    Protobuf,
+}
+
+impl Format {
+    /// From the header `Content-Type`, parameters ignored; `None` for anything that an API server does not write
+    /// about objects.
+    pub fn from_content_type(content_type: &str) -> Option<Format> {
+        let media_type = content_type.split(';').next().unwrap_or_default().trim();
+        if media_type.eq_ignore_ascii_case("application/json") {
+            Some(Format::Json)
+        } else if media_type.eq_ignore_ascii_case("application/vnd.kubernetes.protobuf") {
+            Some(Format::Protobuf)
+        } else {
+            None
+        }
+    }
+}
+
+/// Why a body could not be read.
+#[derive(Debug)]
+pub enum WireError {
+    /// The connection failed, or timed out.
+    Io(io::Error),
+    /// The bytes are not what they should be.
+    Malformed {
+        /// How many bytes of the body (of the stream, for a watch) had been read.
+        offset: u64,
+        /// What was expected and what came.
+        what: String,
+    },
+    /// The server answered a Status where an object or a list was asked for.
+    Status(Box<Status>),
+    /// The sink asked to stop.
+    Stopped,
+}
+
+/// What a list says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListEnd {
+    /// The version as of which the list is true; never empty.
+    pub resource_version: String,
+    /// Asks for the next page; empty on the last one.
+    pub continue_token: String,
+}
+
+/// One event of a watch as it comes over the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WireEvent<'a> {
+    /// The object is new, or is part of the initial state.
+    Added(MetaRef<'a>),
+    /// The object has changed.
+    Modified(MetaRef<'a>),
+    /// The object is gone; the metadata is its last state, at the version of the deletion.
+    Deleted(MetaRef<'a>),
+    /// Everything up to this version has been sent.
+    Bookmark {
+        /// The version.
+        resource_version: &'a str,
+        /// Whether the initial state is complete with this (annotation `k8s.io/initial-events-end`).
+        initial_events_end: bool,
+    },
+    /// The watch has failed; it ends after this.
+    Error(Status),
+}
+
+/// Reads one object, as a GET answers it.
+///
+/// # Errors
+///
+/// [`WireError::Status`] when the body is a Status, and everything else that [`WireError`] lists.
+pub fn read_object<R: Read>(format: Format, reader: R) -> Result<ObjectMeta, WireError> {
+    let mut source = Source::new(reader);
+    let mut kept = Kept::default();
+    match format {
+        Format::Json => json::read_object(&mut source, &mut kept)?,
+        Format::Protobuf => protobuf::read_object(&mut source, &mut kept)?,
+    }
+    if kept.is_status() {
+        return Err(WireError::Status(Box::new(kept.status(source.offset())?)));
+    }
+    kept.lend(source.offset(), |meta| meta.to_owned())
+}
+
+/// Reads one list or one page of it and hands each object to the sink as soon as it is complete.
+///
+/// The sink has seen some of the objects when this fails; what it was told is true of those objects, but the list
+/// is not complete.
+///
+/// # Errors
+///
+/// Besides those of [`read_object`]: a body without a `resourceVersion` or without `items`, or of a kind that is no
+/// list, is [`WireError::Malformed`]; [`WireError::Stopped`] when the sink breaks off.
+pub fn read_list<R: Read>(
+    format: Format,
+    reader: R,
+    sink: &mut dyn FnMut(MetaRef<'_>) -> ControlFlow<()>,
+) -> Result<ListEnd, WireError> {
+    let mut source = Source::new(reader);
+    let mut list = Kept::default();
+    match format {
+        Format::Json => json::read_list(&mut source, &mut list, sink)?,
+        Format::Protobuf => protobuf::read_list(&mut source, &mut list, sink)?,
+    }
+    let offset = source.offset();
+    if list.is_status() {
+        return Err(WireError::Status(Box::new(list.status(offset)?)));
+    }
+    let end = ListEnd {
+        resource_version: list.text(list.resource_version, offset)?.into(),
+        continue_token: list.text(list.continue_token, offset)?.into(),
+    };
+    let kind = list.text(list.kind, offset)?;
+    if !kind.is_empty() && !kind.ends_with("List") {
+        return Err(WireError::malformed(offset, format!("expected a list, found a {kind:.100}")));
+    }
+    if end.resource_version.is_empty() {
+        return Err(WireError::malformed(offset, "a list without metadata.resourceVersion"));
+    }
+    Ok(end)
+}
+
+/// Reads a watch, event by event.
+#[derive(Debug)]
+pub struct WatchReader<R> {
+    format: Format,
+    source: Source<R>,
+    kept: Kept,
+}
+
+impl<R: Read> WatchReader<R> {
+    /// A watch whose body starts with the next byte of the reader.
+    pub fn new(format: Format, reader: R) -> WatchReader<R> {
+        WatchReader { format, source: Source::new(reader), kept: Kept::default() }
+    }
+
+    /// Waits for the next event and hands it to the sink. `None` when the stream ends between two events.
+    ///
+    /// # Errors
+    ///
+    /// Everything that [`WireError`] lists; there is no reading on after one. An event of a type that Kubernetes
+    /// does not define is malformed: what it would mean to ignore it is not known.
+    pub fn next<T>(&mut self, sink: impl FnOnce(WireEvent<'_>) -> T) -> Result<Option<T>, WireError> {
+        self.kept.clear();
+        let found = match self.format {
+            Format::Json => json::read_event(&mut self.source, &mut self.kept)?,
+            Format::Protobuf => protobuf::read_event(&mut self.source, &mut self.kept)?,
+        };
+        if !found {
+            return Ok(None);
+        }
+        let (kept, offset) = (&self.kept, self.source.offset());
+        match kept.text(kept.event_type, offset)? {
+            "ERROR" => return Ok(Some(sink(WireEvent::Error(kept.status(offset)?)))),
+            "BOOKMARK" => {
+                let resource_version = kept.text(kept.resource_version, offset)?;
+                let initial_events_end = kept.initial_events_end;
+                return Ok(Some(sink(WireEvent::Bookmark { resource_version, initial_events_end })));
+            }
+            _ if kept.is_status() => {
+                Err(WireError::malformed(offset, "a Status in an event that is no ERROR"))
+            }
+            "ADDED" => kept.lend(offset, |meta| sink(WireEvent::Added(meta))),
+            "MODIFIED" => kept.lend(offset, |meta| sink(WireEvent::Modified(meta))),
+            "DELETED" => kept.lend(offset, |meta| sink(WireEvent::Deleted(meta))),
+            other => Err(WireError::malformed(offset, format!("unknown event type {other:.100?}"))),
+        }
+        .map(Some)
+    }
+}
+
+impl WireError {
+    fn malformed(offset: u64, what: impl Into<String>) -> WireError {
+        WireError::Malformed { offset, what: what.into() }
+    }
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WireError::Io(error) => error.fmt(f),
+            WireError::Malformed { offset, what } => write!(f, "{what} (after {offset} bytes)"),
+            WireError::Status(status) => status.fmt(f),
+            WireError::Stopped => f.write_str("stopped"),
+        }
+    }
+}
+
+impl std::error::Error for WireError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            WireError::Io(error) => Some(error),
+            WireError::Malformed { .. } | WireError::Status(_) | WireError::Stopped => None,
+        }
+    }
+}
+
+impl From<io::Error> for WireError {
+    fn from(error: io::Error) -> WireError {
+        WireError::Io(error)
+    }
+}
