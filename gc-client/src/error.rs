@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 /// A request that did not give what was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
@@ -27,6 +29,14 @@ pub enum Error {
         /// The file or the command.
         source: String,
         /// The cause, never with a secret.
+        cause: String,
+    },
+    /// The request was not sent, because it cannot mean what the caller wants: a name that is empty (its path would be
+    /// the whole collection's) or that would become another path.
+    Invalid {
+        /// Method and path, without the query.
+        request: String,
+        /// What is wrong with it.
         cause: String,
     },
     /// The client has been shut down.
@@ -57,7 +67,42 @@ pub struct Status {
     pub retry_after: Option<Duration>,
 }
 
+/// A server's words longer than this are cut: they go to logs and events, and a proxy's error page may be megabytes.
+const MESSAGE_BYTES_MAX: usize = 1024;
+
 impl Status {
+    /// Reads the body of an error answer, or the object of an ERROR event inside a watch.
+    ///
+    /// A `code` of 0 (a watch event has none of its own) takes the code of the body. A body that is no `v1` Status in
+    /// JSON becomes the message, shortened, and `is_status` stays false.
+    ///
+    /// ```
+    /// let body = br#"{"kind":"Status","apiVersion":"v1","reason":"NotFound","details":{"name":"a","kind":"pods"},"code":404}"#;
+    /// let status = gc_client::Status::from_body(404, None, body);
+    /// assert!(status.proves_absent("a"));
+    /// assert!(!gc_client::Status::from_body(404, None, b"404 page not found").proves_absent("a"));
+    /// ```
+    pub fn from_body(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Status {
+        let parsed = serde_json::from_slice::<StatusBody>(body).ok();
+        let Some(body_status) = parsed.filter(|s| s.kind == "Status" && s.api_version == "v1") else {
+            let message = shorten(&String::from_utf8_lossy(body));
+            return Status { code, message, retry_after, ..Status::default() };
+        };
+        let details = body_status.details.unwrap_or_default();
+        let asked_to_wait = details.retry_after_seconds.filter(|seconds| *seconds > 0);
+        Status {
+            code: if code == 0 { body_status.code.unwrap_or(0) } else { code },
+            reason: body_status.reason.unwrap_or_default(),
+            message: shorten(&body_status.message.unwrap_or_default()),
+            name: details.name.unwrap_or_default(),
+            kind: details.kind.unwrap_or_default(),
+            group: details.group.unwrap_or_default(),
+            uid: details.uid.unwrap_or_default(),
+            is_status: true,
+            retry_after: retry_after.or_else(|| asked_to_wait.map(|s| Duration::from_secs(u64::from(s)))),
+        }
+    }
+
     /// Whether this proves that an object of exactly this name does not exist under the path that was asked
     /// (spec D16): a Status with code 404, reason NotFound and `details.name` equal to the name.
     pub fn proves_absent(&self, name: &str) -> bool {
@@ -81,6 +126,7 @@ impl fmt::Display for Error {
             Error::Transport { request, cause } => write!(f, "{request}: {cause}"),
             Error::Decode { request, cause } => write!(f, "{request}: cannot read the answer: {cause}"),
             Error::Credentials { source, cause } => write!(f, "credentials from {source}: {cause}"),
+            Error::Invalid { request, cause } => write!(f, "{request}: not sent: {cause}"),
             Error::ShutDown => f.write_str("the client has been shut down"),
         }
     }
@@ -100,3 +146,83 @@ impl fmt::Display for Status {
 }
 
 impl std::error::Error for Error {}
+
+/// `metav1.Status`, as far as it matters here. Unknown fields are ignored, absent and null ones are empty.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusBody {
+    kind: String,
+    api_version: String,
+    reason: Option<String>,
+    message: Option<String>,
+    code: Option<u16>,
+    details: Option<StatusDetails>,
+}
+
+/// `metav1.StatusDetails`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusDetails {
+    name: Option<String>,
+    kind: Option<String>,
+    group: Option<String>,
+    uid: Option<String>,
+    retry_after_seconds: Option<u32>,
+}
+
+/// One line of at most `MESSAGE_BYTES_MAX` bytes, without control characters that would garble a log.
+fn shorten(text: &str) -> String {
+    let mut line = String::new();
+    for c in text.trim().chars() {
+        let c = if c.is_control() { ' ' } else { c };
+        if line.len() + c.len_utf8() > MESSAGE_BYTES_MAX {
+            break;
+        }
+        line.push(c);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d16_only_a_status_that_names_the_object_proves_absence() {
+        let body = |reason: &str, name: &str| {
+            format!(
+                r#"{{"kind":"Status","apiVersion":"v1","reason":"{reason}","code":404,"details":{{"name":"{name}"}}}}"#
+            )
+        };
+        assert!(Status::from_body(404, None, body("NotFound", "a").as_bytes()).proves_absent("a"));
+        assert!(!Status::from_body(404, None, body("NotFound", "b").as_bytes()).proves_absent("a"));
+        assert!(!Status::from_body(404, None, body("Gone", "a").as_bytes()).proves_absent("a"));
+        assert!(!Status::from_body(503, None, body("NotFound", "a").as_bytes()).proves_absent("a"));
+        assert!(!Status::from_body(404, None, body("NotFound", "").as_bytes()).proves_absent(""));
+        // An unknown resource in a known version: a Status with empty details.
+        let unknown = br#"{"kind":"Status","apiVersion":"v1","reason":"NotFound","code":404,"details":{}}"#;
+        assert!(!Status::from_body(404, None, unknown).proves_absent("a"));
+    }
+
+    #[test]
+    fn a_status_keeps_what_matters_and_tolerates_nulls() {
+        let body =
+            br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":null,"new":1,
+            "reason":"TooManyRequests","details":{"retryAfterSeconds":7,"causes":[]},"code":429}"#;
+        let status = Status::from_body(0, None, body);
+        assert_eq!((status.code, status.retry_after), (429, Some(Duration::from_secs(7))));
+        // The header wins over the body.
+        let header = Some(Duration::from_secs(1));
+        assert_eq!(Status::from_body(429, header, body).retry_after, header);
+    }
+
+    #[test]
+    fn r7_a_foreign_body_becomes_one_short_line() {
+        let page = format!("<html>\n\u{1b}[31m{}", "é".repeat(5000));
+        let status = Status::from_body(502, None, page.as_bytes());
+        assert!(!status.is_status);
+        assert!(status.message.len() <= MESSAGE_BYTES_MAX);
+        assert!(status.message.starts_with("<html>  [31m"), "{}", status.message);
+        assert_eq!(Status::from_body(500, None, b"\xff\xfe").message, "\u{fffd}\u{fffd}");
+    }
+}

@@ -2,9 +2,23 @@
 
 #![forbid(unsafe_code)]
 
+mod api;
+mod auth;
+mod config;
 pub mod encode;
 mod error;
+mod gate;
+mod http;
+mod kubeconfig;
 mod meta;
+mod proxy;
+mod secret;
+mod session;
+mod tls;
+pub mod wire;
 
+pub use api::{DeleteOptions, PatchType, Propagation};
+pub use config::{Config, ConfigError};
 pub use error::{Error, Status};
+pub use http::{Client, Method, Options, Request, Response, Stream};
 pub use meta::{ApiResource, MetaRef, ObjectMeta, OwnerReference, OwnerReferenceRef};

@@ -161,7 +161,7 @@ impl ApiResource {
 
 /// Percent-escapes everything that is not unreserved (RFC 3986); a segment of dots only is escaped as well, since
 /// servers and proxies would resolve it.
-fn escape_into(path: &mut String, segment: &str) {
+pub(crate) fn escape_into(path: &mut String, segment: &str) {
     let only_dots = segment.bytes().all(|b| b == b'.');
     for byte in segment.bytes() {
         match byte {

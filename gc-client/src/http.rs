@@ -1,0 +1,443 @@
+//! One request, one answer; and streams for lists and watches.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ureq::http;
+
+use crate::config::{Config, ConfigError};
+use crate::gate::Gate;
+use crate::session::{Current, Session};
+use crate::{Error, Status};
+
+/// The largest body that `send` takes. An object is at most a few megabytes (etcd's limit) and the discovery of a
+/// thousand custom resources about ten; a list is never read this way. Beyond this the server talks nonsense.
+const BODY_BYTES_MAX: u64 = 16 << 20;
+
+/// How often `send` asks again after a 429 or 503 that names a time to wait.
+const RETRIES_MAX: u32 = 5;
+
+/// How long one call of `send` waits in total between such attempts, so that a worker is not lost for minutes.
+const RETRY_TOTAL_MAX: Duration = Duration::from_secs(30);
+
+/// How the client behaves towards the server. What it talks to is in [`Config`].
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Requests of [`Client::send`] and everything built on it that are in flight at once; at least 1. Lists and
+    /// watches are not counted: there is one for each resource.
+    pub max_in_flight: usize,
+    /// Requests per second, as the reference's `--kube-api-qps`; 0 for no limit.
+    pub qps: f32,
+    /// Requests at once above `qps`, as the reference's `--kube-api-burst`.
+    pub burst: u32,
+    /// The header `User-Agent`, by which an audit log finds this client.
+    pub user_agent: String,
+    /// The field manager of patches. Empty: the server takes the user agent up to the first `/`.
+    pub field_manager: String,
+}
+
+impl Default for Options {
+    /// 64 in flight, no limit of the rate, `gc-client/VERSION`, no field manager.
+    fn default() -> Options {
+        Options {
+            max_in_flight: 64,
+            qps: 0.0,
+            burst: 0,
+            user_agent: concat!("gc-client/", env!("CARGO_PKG_VERSION")).into(),
+            field_manager: String::new(),
+        }
+    }
+}
+
+/// The verbs that a client of metadata needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Reads.
+    Get,
+    /// Creates.
+    Post,
+    /// Replaces.
+    Put,
+    /// Changes a part.
+    Patch,
+    /// Deletes; may carry `DeleteOptions` in its body.
+    Delete,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(http::Method::from(*self).as_str())
+    }
+}
+
+impl From<Method> for http::Method {
+    fn from(method: Method) -> http::Method {
+        match method {
+            Method::Get => http::Method::GET,
+            Method::Post => http::Method::POST,
+            Method::Put => http::Method::PUT,
+            Method::Patch => http::Method::PATCH,
+            Method::Delete => http::Method::DELETE,
+        }
+    }
+}
+
+/// A request as plain data.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The verb.
+    pub method: Method,
+    /// Path and query; starts with `/`.
+    pub path: &'a str,
+    /// The header `Accept`; empty for none.
+    pub accept: &'a str,
+    /// The header `Content-Type`; empty for none.
+    pub content_type: &'a str,
+    /// Empty for no body.
+    pub body: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// A GET without a body.
+    pub fn get(path: &'a str, accept: &'a str) -> Request<'a> {
+        Request { method: Method::Get, path, accept, content_type: "", body: &[] }
+    }
+
+    /// Method and path without the query: how errors name the request.
+    pub(crate) fn label(&self) -> String {
+        let path = self.path.split('?').next().unwrap_or_default();
+        format!("{} {path}", self.method)
+    }
+}
+
+/// An answer, read to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Response {
+    /// The HTTP status code.
+    pub code: u16,
+    /// The header `Content-Type`; empty when absent.
+    pub content_type: String,
+    /// The header `Retry-After` when it is a number of seconds.
+    pub retry_after: Option<Duration>,
+    /// At most 16 MiB: larger than any object or discovery document, smaller than what would hurt.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// Reads the body as an error answer.
+    pub fn status(&self) -> Status {
+        Status::from_body(self.code, self.retry_after, &self.body)
+    }
+}
+
+/// A blocking client for one API server.
+///
+/// Clones are cheap and share connections, limits and credentials. Any number of threads may use one at once.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    base: String,
+    gate: Gate,
+    session: Session,
+    options: Options,
+}
+
+impl Client {
+    /// Prepares connections; talks to nobody yet.
+    ///
+    /// # Errors
+    ///
+    /// When certificates, keys, token files or the proxy's address cannot be used (spec R7: file, field, mend).
+    pub fn new(config: &Config, options: &Options) -> Result<Client, ConfigError> {
+        let gate = Gate::new(options.max_in_flight, options.qps, options.burst);
+        let session = Session::new(config, options)?;
+        let inner = Inner { base: config.server().to_owned(), gate, session, options: options.clone() };
+        Ok(Client { inner: Arc::new(inner) })
+    }
+
+    /// Sends a request and reads the answer; any HTTP status is `Ok`.
+    ///
+    /// A 429, and for a GET also a 503, that names a time to wait is waited for and asked again, at most five times
+    /// and 30 s in all; then the answer is handed back. A 401 is asked again once when fresh credentials could be
+    /// had. A GET that fails because the server had just closed an idle connection is sent once more. A mutating
+    /// request is never sent again when the server may have acted.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transport`], [`Error::Credentials`], [`Error::Invalid`] and [`Error::ShutDown`].
+    pub fn send(&self, request: &Request<'_>) -> Result<Response, Error> {
+        let _permit = self.inner.gate.acquire()?;
+        let mut retry = Retry::default();
+        loop {
+            let current = self.inner.session.current(&self.inner.gate)?;
+            match self.inner.exchange(&current, request) {
+                Ok(response) => match self.inner.after_answer(&mut retry, &current, request, &response)? {
+                    Some(wait) => self.inner.gate.pause(wait)?,
+                    None => return Ok(response),
+                },
+                Err(_) if self.inner.gate.is_closed() => return Err(Error::ShutDown),
+                Err(Failure::Stale(_)) if request.method == Method::Get && !retry.reconnected => {
+                    retry.reconnected = true;
+                }
+                Err(Failure::Stale(error) | Failure::Other(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// The same, but a status of 300 or more becomes [`Error::Status`]. (The API server redirects nobody.)
+    pub fn send_ok(&self, request: &Request<'_>) -> Result<Response, Error> {
+        let response = self.send(request)?;
+        if response.code >= 300 { Err(Error::Status(Box::new(response.status()))) } else { Ok(response) }
+    }
+
+    /// Opens a list or a watch, whose body is read as it comes.
+    ///
+    /// `within` is the longest wait for the answer's head, and then for each next piece of the body; the body as a
+    /// whole has no limit. Streams count neither against `max_in_flight` nor against the rate: there is one for each
+    /// resource, and each has its own back-off. A 401 and a connection that the server had closed are tried once more,
+    /// as in [`Client::send`]; nothing else is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::send`], and [`Error::Status`] for a status of 300 or more.
+    pub fn open(&self, path: &str, accept: &str, within: Duration) -> Result<Stream, Error> {
+        let request = Request::get(path, accept);
+        let mut retry = Retry::default();
+        loop {
+            let current = self.inner.session.current(&self.inner.gate)?;
+            let response = match self.inner.start(&current, &request, Some(within)) {
+                Ok(response) => response,
+                Err(_) if self.inner.gate.is_closed() => return Err(Error::ShutDown),
+                Err(Failure::Stale(_)) if !retry.reconnected => {
+                    retry.reconnected = true;
+                    continue;
+                }
+                Err(failure) => return Err(failure.into_error()),
+            };
+            if response.status().is_success() {
+                let content_type = header(&response, http::header::CONTENT_TYPE);
+                let reader = response.into_body().into_reader();
+                return Ok(Stream { reader, content_type, client: self.clone(), _agents: current.agents });
+            }
+            let response = finish(response, &request).map_err(Failure::into_error)?;
+            if response.code == 401 && !retry.refreshed {
+                retry.refreshed = true;
+                if self.inner.session.refresh(&self.inner.gate, current.generation)? {
+                    continue;
+                }
+            }
+            return Err(Error::Status(Box::new(response.status())));
+        }
+    }
+
+    /// Wakes every blocked reader and sender; from now on every call gives [`Error::ShutDown`]. Final.
+    pub fn shut_down(&self) {
+        self.inner.gate.close();
+        self.inner.session.shut_down();
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.inner.options
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("server", &self.inner.base).finish_non_exhaustive()
+    }
+}
+
+/// What one call of `send` has already tried.
+#[derive(Default)]
+struct Retry {
+    refreshed: bool,
+    reconnected: bool,
+    waits: u32,
+    waited: Duration,
+}
+
+/// Why no answer came, and whether an idle connection that the server had closed may be the reason.
+enum Failure {
+    Stale(Error),
+    Other(Error),
+}
+
+impl Failure {
+    fn into_error(self) -> Error {
+        match self {
+            Failure::Stale(error) | Failure::Other(error) => error,
+        }
+    }
+}
+
+impl Inner {
+    fn exchange(&self, current: &Current, request: &Request<'_>) -> Result<Response, Failure> {
+        finish(self.start(current, request, None)?, request)
+    }
+
+    /// Sends the request and waits for the head of the answer.
+    fn start(
+        &self,
+        current: &Current,
+        request: &Request<'_>,
+        within: Option<Duration>,
+    ) -> Result<http::Response<ureq::Body>, Failure> {
+        // Without the slash a path could turn the server's address into another host's.
+        if !request.path.starts_with('/') {
+            return Err(Failure::Other(invalid(request, "the path does not start with '/'")));
+        }
+        let mut builder = http::Request::builder()
+            .method(http::Method::from(request.method))
+            .uri(format!("{}{}", self.base, request.path));
+        for (name, value) in
+            [(http::header::ACCEPT, request.accept), (http::header::CONTENT_TYPE, request.content_type)]
+        {
+            if !value.is_empty() {
+                builder = builder.header(name, value);
+            }
+        }
+        for (name, value) in current.headers.iter() {
+            builder = builder.header(name, value);
+        }
+        let has_body = !request.body.is_empty();
+        let sent = match within {
+            Some(within) => {
+                let built = builder.body(()).map_err(|e| Failure::Other(invalid(request, &e.to_string())))?;
+                let built = current.agents.watch.configure_request(built);
+                let built = built.timeout_recv_response(Some(within)).timeout_per_read(Some(within)).build();
+                current.agents.watch.run(built)
+            }
+            None if has_body => {
+                let built = builder
+                    .body(request.body)
+                    .map_err(|e| Failure::Other(invalid(request, &e.to_string())))?;
+                current.agents.api.run(built)
+            }
+            None => {
+                let built = builder.body(()).map_err(|e| Failure::Other(invalid(request, &e.to_string())))?;
+                current.agents.api.run(built)
+            }
+        };
+        sent.map_err(|error| failure(request, &error))
+    }
+
+    /// Whether, and after how long, to ask again.
+    fn after_answer(
+        &self,
+        retry: &mut Retry,
+        current: &Current,
+        request: &Request<'_>,
+        response: &Response,
+    ) -> Result<Option<Duration>, Error> {
+        if response.code == 401 && !retry.refreshed {
+            retry.refreshed = true;
+            let fresh = self.session.refresh(&self.gate, current.generation)?;
+            return Ok(fresh.then_some(Duration::ZERO));
+        }
+        // The server refuses a 429 before it acts. A 503 may come from a proxy that has already passed the request on.
+        let did_not_act = response.code == 429 || (response.code == 503 && request.method == Method::Get);
+        let Some(wait) = response.retry_after.filter(|_| did_not_act) else { return Ok(None) };
+        if retry.waits >= RETRIES_MAX || retry.waited + wait > RETRY_TOTAL_MAX {
+            return Ok(None);
+        }
+        retry.waits += 1;
+        retry.waited += wait;
+        Ok(Some(wait))
+    }
+}
+
+/// Reads the body to its end, so that the connection can be used again.
+fn finish(response: http::Response<ureq::Body>, request: &Request<'_>) -> Result<Response, Failure> {
+    let code = response.status().as_u16();
+    let content_type = header(&response, http::header::CONTENT_TYPE);
+    let retry_after = header(&response, http::header::RETRY_AFTER);
+    let mut body = response.into_body();
+    let body =
+        body.with_config().limit(BODY_BYTES_MAX).read_to_vec().map_err(|error| failure(request, &error))?;
+    // Seconds as u32: more than a century is no time to wait but a mistake. The form with a date is not used by any
+    // API server.
+    let retry_after = retry_after.trim().parse::<u32>().ok().map(|s| Duration::from_secs(u64::from(s)));
+    Ok(Response { code, content_type, retry_after, body })
+}
+
+fn header(response: &http::Response<ureq::Body>, name: http::HeaderName) -> String {
+    response.headers().get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned()
+}
+
+fn invalid(request: &Request<'_>, cause: &str) -> Error {
+    Error::Invalid { request: request.label(), cause: cause.to_owned() }
+}
+
+fn failure(request: &Request<'_>, error: &ureq::Error) -> Failure {
+    let is_stale = matches!(error, ureq::Error::Io(e) if matches!(
+        e.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionAborted
+    ));
+    let (label, cause) = (request.label(), crate::tls::explain(error));
+    let error = match error {
+        ureq::Error::BodyExceedsLimit(_) => {
+            Error::Decode { request: label, cause: "the answer is larger than 16 MiB".into() }
+        }
+        _ => Error::Transport { request: label, cause },
+    };
+    if is_stale { Failure::Stale(error) } else { Failure::Other(error) }
+}
+
+/// The body of a list or watch.
+///
+/// A read that waits longer than the `within` of [`Client::open`] fails with [`io::ErrorKind::TimedOut`]; no byte is
+/// lost by that, and reading may go on. After [`Client::shut_down`] a read fails with
+/// [`io::ErrorKind::ConnectionAborted`]. A body that ends before its time fails with
+/// [`io::ErrorKind::UnexpectedEof`]; only a body that ended as announced gives 0.
+pub struct Stream {
+    reader: ureq::BodyReader<'static>,
+    content_type: String,
+    client: Client,
+    /// Keeps the agents of a time before the credentials were changed within reach of `shut_down`.
+    _agents: Arc<crate::session::Agents>,
+}
+
+impl Stream {
+    /// The header `Content-Type`; empty when absent.
+    pub fn content_type(&self) -> &str {
+        &self.content_type
+    }
+}
+
+impl io::Read for Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let result = self.reader.read(buf);
+        match result {
+            // A shutdown can look like the end of the body.
+            Ok(0) if !buf.is_empty() && self.client.inner.gate.is_closed() => Err(shut_down_io()),
+            Ok(n) => Ok(n),
+            Err(_) if self.client.inner.gate.is_closed() => Err(shut_down_io()),
+            Err(error) => Err(plain_kind(error)),
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("content_type", &self.content_type).finish_non_exhaustive()
+    }
+}
+
+fn shut_down_io() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, Error::ShutDown.to_string())
+}
+
+/// ureq wraps its time-outs in an error of kind `Other`.
+fn plain_kind(error: io::Error) -> io::Error {
+    let is_timeout = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<ureq::Error>())
+        .is_some_and(|inner| matches!(inner, ureq::Error::Timeout(_)));
+    if is_timeout { io::Error::new(io::ErrorKind::TimedOut, "nothing came in time") } else { error }
+}

@@ -1,0 +1,271 @@
+//! Who the client is at this moment: its connections and its credentials, renewed as they change.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use ureq::http::{HeaderName, HeaderValue};
+
+use crate::auth::{Auth, Credential};
+use crate::config::{Config, ConfigError, Place};
+use crate::gate::Gate;
+use crate::http::Options;
+use crate::tls::{self, Material, Places, TlsConnector};
+use crate::{Error, auth};
+
+/// Token and certificate files are looked at this often. A projected token is replaced at 80 % of its life of at
+/// least ten minutes, so a minute loses nothing.
+const FILES_EVERY: Duration = Duration::from_secs(60);
+
+/// After a 401, or after a plugin failed, credentials are not fetched again before this has passed: twenty workers
+/// that all get a 401 must not start twenty plugins.
+const REFRESH_PAUSE: Duration = Duration::from_secs(5);
+
+/// Time-outs by phase. There is none for the whole call: it would cut watches short, and ureq would start a thread
+/// for every request.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+const SEND_WITHIN: Duration = Duration::from_secs(30);
+/// The API server itself gives up a request after 60 s.
+const ANSWER_WITHIN: Duration = Duration::from_secs(65);
+const BODY_WITHIN: Duration = Duration::from_secs(60);
+
+/// API servers close a connection that was idle for 90 s; ours go earlier, so that both sides rarely race.
+const IDLE_AT_MOST: Duration = Duration::from_secs(60);
+
+/// A response's head must fit into the input buffer; API servers send some hundred bytes. Hundreds of watches each
+/// hold these buffers, twice with TLS, so they are small.
+const INPUT_BUFFER_BYTES: usize = 16 << 10;
+const OUTPUT_BUFFER_BYTES: usize = 8 << 10;
+
+/// Two pools of connections: short requests, and streams.
+pub(crate) struct Agents {
+    pub(crate) api: ureq::Agent,
+    pub(crate) watch: ureq::Agent,
+}
+
+/// What one request needs: connections and headers that belong together.
+#[derive(Clone)]
+pub(crate) struct Current {
+    pub(crate) agents: Arc<Agents>,
+    /// `Authorization` and the impersonation headers.
+    pub(crate) headers: Arc<[(HeaderName, HeaderValue)]>,
+    /// Counts the changes, so that a 401 is known to be about these credentials and not about older ones.
+    pub(crate) generation: u64,
+}
+
+pub(crate) struct Session {
+    config: Config,
+    options: Options,
+    state: Mutex<State>,
+}
+
+struct State {
+    current: Current,
+    material: Material,
+    /// What the plugin or the token file last gave.
+    credential: Credential,
+    /// When files were last read.
+    checked: Instant,
+    /// When a plugin last failed or a 401 last led to a refresh.
+    refreshed: Option<Instant>,
+    failure: Option<Error>,
+    /// Agents before a change of certificates. Their streams run on to their end; `shut_down` must reach them.
+    retired: Vec<Weak<Agents>>,
+}
+
+impl Session {
+    pub(crate) fn new(config: &Config, options: &Options) -> Result<Session, ConfigError> {
+        // ureq panics on a user agent that cannot stand in a header.
+        HeaderValue::from_str(&options.user_agent).map_err(|_| {
+            let place = Place::new("the client's options", "user_agent");
+            place.error("it cannot stand in an HTTP header", "write it in visible ASCII characters")
+        })?;
+        let material = config.tls.read()?;
+        let credential = config.auth.first()?;
+        let headers = headers(config, &credential)?;
+        let agents = Arc::new(build_agents(config, options, &material, &config.tls.places())?);
+        warn_of_risks(config);
+        let state = State {
+            current: Current { agents, headers, generation: 0 },
+            material,
+            credential,
+            checked: Instant::now(),
+            refreshed: None,
+            failure: None,
+            retired: Vec::new(),
+        };
+        Ok(Session { config: config.clone(), options: options.clone(), state: Mutex::new(state) })
+    }
+
+    /// The credentials for the next request, renewed first if they are due.
+    ///
+    /// A plugin runs under the lock: whoever else needs its answer waits for it. It is bounded, and `gate` ends it.
+    pub(crate) fn current(&self, gate: &Gate) -> Result<Current, Error> {
+        let mut state = self.lock();
+        let now = Instant::now();
+        if let Auth::Exec(plugin) = &self.config.auth
+            && state.credential.is_stale(jiff::Timestamp::now())
+        {
+            self.run_plugin(&mut state, plugin, gate, now)?;
+        }
+        if now.saturating_duration_since(state.checked) >= FILES_EVERY {
+            self.reread_files(&mut state, now);
+        }
+        if gate.is_closed() { Err(Error::ShutDown) } else { Ok(state.current.clone()) }
+    }
+
+    /// After a 401 with the credentials of `generation`: whether there are other ones now.
+    pub(crate) fn refresh(&self, gate: &Gate, generation: u64) -> Result<bool, Error> {
+        let mut state = self.lock();
+        let now = Instant::now();
+        let too_soon = state.refreshed.is_some_and(|at| now.saturating_duration_since(at) < REFRESH_PAUSE);
+        if state.current.generation == generation && !too_soon {
+            state.refreshed = Some(now);
+            if let Auth::Exec(plugin) = &self.config.auth {
+                state.failure = None;
+                self.run_plugin(&mut state, plugin, gate, now)?;
+            }
+            self.reread_files(&mut state, now);
+        }
+        Ok(state.current.generation != generation)
+    }
+
+    /// Closes every connection; requests on them fail at once.
+    pub(crate) fn shut_down(&self) {
+        let state = self.lock();
+        let retired = state.retired.iter().filter_map(Weak::upgrade);
+        for agents in retired.chain([state.current.agents.clone()]) {
+            agents.api.clone().shutdown();
+            agents.watch.clone().shutdown();
+        }
+    }
+
+    fn run_plugin(
+        &self,
+        state: &mut State,
+        plugin: &auth::ExecPlugin,
+        gate: &Gate,
+        now: Instant,
+    ) -> Result<(), Error> {
+        let too_soon = state.refreshed.is_some_and(|at| now.saturating_duration_since(at) < REFRESH_PAUSE);
+        if let Some(failure) = state.failure.as_ref().filter(|_| too_soon) {
+            return Err(failure.clone());
+        }
+        let outcome = plugin.run(gate).and_then(|credential| self.adopt(state, credential));
+        state.refreshed = Some(Instant::now());
+        state.failure = outcome.as_ref().err().cloned();
+        outcome
+    }
+
+    /// Files that cannot be read, or no longer make sense, leave what was there in use: a rotation in the middle of a
+    /// write must not take the client down. The log says so.
+    fn reread_files(&self, state: &mut State, now: Instant) {
+        state.checked = now;
+        let outcome = self.config.auth.reread().map_err(|e| e.to_string()).and_then(|credential| {
+            let credential = credential.unwrap_or_else(|| state.credential.clone());
+            self.adopt(state, credential).map_err(|e| e.to_string())
+        });
+        if let Err(cause) = outcome {
+            log::warn!("credentials stay as they are: {cause}");
+        }
+    }
+
+    /// Puts new credentials and whatever the certificate files hold now into use.
+    fn adopt(&self, state: &mut State, credential: Credential) -> Result<(), Error> {
+        let describe =
+            |e: ConfigError| Error::Credentials { source: self.config.auth.describe(), cause: e.to_string() };
+        let mut material = self.config.tls.read().map_err(describe)?;
+        let mut places = self.config.tls.places();
+        if let Some(identity) = &credential.identity {
+            material.identity = Some(identity.clone());
+            (places.certificate, places.key) = self.config.auth.identity_places();
+        }
+        let headers = headers(&self.config, &credential).map_err(describe)?;
+        let mut next = Current { headers, ..state.current.clone() };
+        if material != state.material {
+            next.agents =
+                Arc::new(build_agents(&self.config, &self.options, &material, &places).map_err(describe)?);
+            state.retired.retain(|agents| agents.strong_count() > 0);
+            state.retired.push(Arc::downgrade(&state.current.agents));
+        }
+        if material != state.material || next.headers != state.current.headers {
+            next.generation += 1;
+        }
+        state.current = next;
+        state.material = material;
+        state.credential = credential;
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn headers(
+    config: &Config,
+    credential: &Credential,
+) -> Result<Arc<[(HeaderName, HeaderValue)]>, ConfigError> {
+    let mut headers = Vec::new();
+    if let Some(authorization) = &credential.authorization {
+        let mut value = HeaderValue::from_bytes(authorization.reveal()).map_err(|_| {
+            let mend = "write the token on one line, without control characters";
+            config.auth.place().error("the token cannot stand in an HTTP header", mend)
+        })?;
+        value.set_sensitive(true);
+        headers.push((ureq::http::header::AUTHORIZATION, value));
+    }
+    headers.extend(config.impersonate.iter().cloned());
+    Ok(headers.into())
+}
+
+fn build_agents(
+    config: &Config,
+    options: &Options,
+    material: &Material,
+    places: &Places,
+) -> Result<Agents, ConfigError> {
+    let connector = TlsConnector {
+        config: tls::client_config(&config.tls, material, places)?,
+        server_host: config.server_host.clone(),
+        server_name: config.tls.server_name.clone(),
+    };
+    let proxy = config.proxy()?;
+    let base = || {
+        ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(proxy.clone())
+            .user_agent(&options.user_agent)
+            .no_delay(true)
+            .timeout_connect(Some(CONNECT_WITHIN))
+            .timeout_send_request(Some(SEND_WITHIN))
+            .timeout_send_body(Some(SEND_WITHIN))
+            .timeout_per_write(Some(SEND_WITHIN))
+            .max_idle_age(IDLE_AT_MOST)
+            .max_response_header_size(INPUT_BUFFER_BYTES)
+            .input_buffer_size(INPUT_BUFFER_BYTES)
+            .output_buffer_size(OUTPUT_BUFFER_BYTES)
+    };
+    let in_flight = options.max_in_flight.max(1);
+    let api = base()
+        .timeout_recv_response(Some(ANSWER_WITHIN))
+        .timeout_per_read(Some(ANSWER_WITHIN))
+        .timeout_recv_body(Some(BODY_WITHIN))
+        .max_idle_connections(in_flight)
+        .max_idle_connections_per_host(in_flight)
+        .build();
+    // A stream is followed by the next of the same resource at once, so a few idle connections are enough.
+    let watch = base().max_idle_connections(4).max_idle_connections_per_host(4).build();
+    Ok(Agents { api: tls::agent(api, connector.clone()), watch: tls::agent(watch, connector) })
+}
+
+fn warn_of_risks(config: &Config) {
+    if config.tls.insecure {
+        log::warn!("{}: insecure-skip-tls-verify is set: the server is not authenticated", config.server());
+    }
+    let is_plain = config.server().starts_with("http://");
+    if is_plain && !config.is_loopback() && config.auth.has_secret() {
+        log::warn!("{}: credentials go over the network unencrypted; use https", config.server());
+    }
+}

@@ -1,0 +1,324 @@
+//! All use of rustls, and of the parts of ureq that it excludes from semantic versioning (`ureq::unversioned`).
+//!
+//! The connector is our own, for two reasons: ureq's cannot check a server's certificate against a name other than
+//! the URL's host (the kubeconfig's `tls-server-name`), and it panics on a client certificate that rustls refuses.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, SignatureScheme, StreamOwned};
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{
+    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
+    SocksConnector, TcpConnector, Transport, TransportAdapter,
+};
+
+use crate::config::{ConfigError, Place, TlsSettings};
+use crate::secret::Secret;
+
+/// Where systems keep the roots they trust, as Go looks for them. The first that exists is used.
+const SYSTEM_BUNDLES: [&str; 6] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/tls/cacert.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// The bytes that a TLS configuration is made of, as last read. Equal bytes mean that nothing need be built anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Material {
+    /// The roots in PEM; `None` for the system's.
+    pub(crate) roots: Option<Vec<u8>>,
+    /// The client's certificate chain and its key, both in PEM.
+    pub(crate) identity: Option<(Vec<u8>, Secret)>,
+}
+
+/// What the material's parts are called in an error.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places {
+    pub(crate) roots: Place,
+    pub(crate) certificate: Place,
+    pub(crate) key: Place,
+}
+
+/// Makes and checks the TLS configuration. Everything that rustls could refuse later is refused here.
+pub(crate) fn client_config(
+    settings: &TlsSettings,
+    material: &Material,
+    places: &Places,
+) -> Result<Arc<ClientConfig>, ConfigError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|e| places.roots.error(&e.to_string(), "report this: the TLS library offers no protocol"))?;
+    let builder = if settings.insecure {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustAnyone(provider)))
+    } else if settings.is_plain {
+        // Only an `https` proxy would meet this, and it then fails rather than be trusted.
+        builder.with_root_certificates(RootCertStore::empty())
+    } else {
+        builder.with_root_certificates(roots(material.roots.as_deref(), &places.roots)?)
+    };
+    let Some((chain, key)) = &material.identity else { return Ok(Arc::new(builder.with_no_client_auth())) };
+    let chain = certificates(chain, &places.certificate)?;
+    let key = private_key(key, &places.key)?;
+    let config = builder.with_client_auth_cert(chain, key).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => places.key.error(
+            "the key does not belong to the client certificate",
+            "give the key that the certificate was made for",
+        ),
+        other => places.key.error(
+            &format!("the key cannot be used: {other}"),
+            "use an RSA (2048 bits or more), ECDSA P-256, P-384 or Ed25519 key",
+        ),
+    })?;
+    Ok(Arc::new(config))
+}
+
+fn roots(pem: Option<&[u8]>, place: &Place) -> Result<RootCertStore, ConfigError> {
+    let mut store = RootCertStore::empty();
+    let Some(pem) = pem else {
+        let bundle = system_bundle(place)?;
+        // A system's bundle may hold one certificate that rustls does not take; the others still count.
+        store.add_parsable_certificates(CertificateDer::pem_slice_iter(&bundle).filter_map(Result::ok));
+        if store.is_empty() {
+            return Err(no_roots(place));
+        }
+        return Ok(store);
+    };
+    for certificate in certificates(pem, place)? {
+        store.add(certificate).map_err(|error| {
+            place.error(
+                &format!("a certificate cannot be used as an authority: {error}"),
+                "give the certificate of the authority that signed the server's certificate, as X.509 v3 in PEM",
+            )
+        })?;
+    }
+    Ok(store)
+}
+
+fn system_bundle(place: &Place) -> Result<Vec<u8>, ConfigError> {
+    let named = std::env::var("SSL_CERT_FILE").ok();
+    let paths = named.iter().map(String::as_str).chain(SYSTEM_BUNDLES);
+    paths.into_iter().find_map(|path| std::fs::read(path).ok()).ok_or_else(|| no_roots(place))
+}
+
+fn no_roots(place: &Place) -> ConfigError {
+    place.error(
+        "no certificate authority is given and this system has no bundle of trusted ones",
+        "set certificate-authority or certificate-authority-data of the cluster",
+    )
+}
+
+fn certificates(pem: &[u8], place: &Place) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let mend = "give certificates in PEM, from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----";
+    let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match parsed {
+        Ok(chain) if !chain.is_empty() => Ok(chain),
+        Ok(_) => Err(place.error("there is no certificate in it", mend)),
+        Err(_) => Err(place.error("it is not valid PEM", mend)),
+    }
+}
+
+fn private_key(pem: &Secret, place: &Place) -> Result<PrivateKeyDer<'static>, ConfigError> {
+    // The parser's error may quote the text, so it is not shown.
+    PrivateKeyDer::from_pem_slice(pem.reveal()).map_err(|_| {
+        place.error(
+            "there is no private key in it",
+            "give an unencrypted key in PEM (PKCS#8, PKCS#1 or SEC1); `openssl pkey` turns other forms into one",
+        )
+    })
+}
+
+/// Builds an agent whose connections go through the proxy if there is one, and through our TLS for `https`.
+pub(crate) fn agent(config: ureq::config::Config, connector: TlsConnector) -> ureq::Agent {
+    let chain =
+        ().chain(SocksConnector::default())
+            .chain(ConnectProxyConnector::default())
+            .chain(TcpConnector::default())
+            .chain(connector);
+    ureq::Agent::with_parts(config, chain, DefaultResolver::default())
+}
+
+/// Wraps a connection in TLS.
+#[derive(Clone, Debug)]
+pub(crate) struct TlsConnector {
+    pub(crate) config: Arc<ClientConfig>,
+    /// The API server's host as in its URL: only there does `server_name` hold, not at an `https` proxy.
+    pub(crate) server_host: String,
+    /// The kubeconfig's `tls-server-name`: sent as SNI and expected in the certificate.
+    pub(crate) server_name: Option<ServerName<'static>>,
+}
+
+impl TlsConnector {
+    fn name_for(&self, host: &str) -> Result<ServerName<'static>, ureq::Error> {
+        match &self.server_name {
+            Some(name) if host == self.server_host => Ok(name.clone()),
+            _ => server_name(host).ok_or(ureq::Error::Tls("the host is neither a DNS name nor an address")),
+        }
+    }
+}
+
+/// A DNS name or an IP address (IPv6 with or without brackets).
+pub(crate) fn server_name(host: &str) -> Option<ServerName<'static>> {
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    ServerName::try_from(bare.to_owned()).ok()
+}
+
+impl<In: Transport> Connector<In> for TlsConnector {
+    type Out = Either<In, TlsTransport>;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails,
+        chained: Option<In>,
+    ) -> Result<Option<Self::Out>, ureq::Error> {
+        let Some(transport) = chained else { return Ok(None) };
+        if !details.needs_tls() || transport.is_tls() {
+            return Ok(Some(Either::A(transport)));
+        }
+        let name = self.name_for(details.uri.host().unwrap_or_default())?;
+        let mut conn = ClientConnection::new(self.config.clone(), name)?;
+        let boxed: Box<dyn Transport> = Box::new(transport);
+        let mut sock = TransportAdapter::new(boxed, details.current_time.clone());
+        sock.set_timeout(details.timeout);
+        conn.complete_io(&mut sock)?;
+        let buffers =
+            LazyBuffers::new(details.config.input_buffer_size(), details.config.output_buffer_size());
+        Ok(Some(Either::B(TlsTransport { buffers, stream: StreamOwned { conn, sock } })))
+    }
+}
+
+/// A connection inside TLS.
+pub(crate) struct TlsTransport {
+    buffers: LazyBuffers,
+    stream: StreamOwned<ClientConnection, TransportAdapter>,
+}
+
+impl Transport for TlsTransport {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        self.stream.sock.set_timeout(timeout);
+        self.stream.write_all(&self.buffers.output()[..amount])?;
+        // rustls drops the error of a write that it tried on the way; a flush reports it.
+        self.stream.flush()?;
+        Ok(())
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        self.stream.sock.set_timeout(timeout);
+        let amount = self.stream.read(self.buffers.input_append_buf())?;
+        self.buffers.input_appended(amount);
+        Ok(amount > 0)
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.stream.sock.get_mut().is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        true
+    }
+}
+
+impl std::fmt::Debug for TlsTransport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsTransport").finish_non_exhaustive()
+    }
+}
+
+/// `insecure-skip-tls-verify`: whoever answers is believed to be the server. A signature check would add nothing,
+/// since whoever sits in between has a key of his own.
+#[derive(Debug)]
+struct TrustAnyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for TrustAnyone {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &rustls::DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &rustls::DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The cause of a failed exchange in words, with the mend where the cause is known to be the configuration.
+pub(crate) fn explain(error: &ureq::Error) -> String {
+    let tls = match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()),
+        _ => None,
+    };
+    if let Some(tls) = tls {
+        return explain_tls(tls);
+    }
+    match error {
+        ureq::Error::Io(error) => explain_io(error),
+        ureq::Error::Timeout(phase) => format!("timed out ({phase})"),
+        ureq::Error::HostNotFound => "the server's host name does not resolve".to_owned(),
+        // The others say what happened and hold nothing of the request's headers.
+        other => other.to_string(),
+    }
+}
+
+fn explain_io(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        io::ErrorKind::UnexpectedEof => {
+            "the server closed the connection before the answer was complete".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn explain_tls(error: &rustls::Error) -> String {
+    use rustls::{AlertDescription, CertificateError};
+    let mend = match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "; the server's certificate is signed by an authority that certificate-authority does not name"
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "; the server's URL uses another name than its certificate: set tls-server-name to one of those",
+        rustls::Error::InvalidMessage(_) => "; is this a plain HTTP port?",
+        rustls::Error::AlertReceived(
+            AlertDescription::CertificateRequired | AlertDescription::BadCertificate,
+        ) => "; the server wants another client certificate",
+        _ => "",
+    };
+    format!("TLS: {error}{mend}")
+}
