@@ -5,6 +5,7 @@
 mod api;
 mod auth;
 mod config;
+mod discovery;
 pub mod encode;
 mod error;
 mod gate;
@@ -19,6 +20,7 @@ pub mod wire;
 
 pub use api::{DeleteOptions, PatchType, Propagation};
 pub use config::{Config, ConfigError};
+pub use discovery::{Discovery, discover};
 pub use error::{Error, Status};
 pub use http::{Client, Method, Options, Request, Response, Stream};
 pub use meta::{ApiResource, MetaRef, ObjectMeta, OwnerReference, OwnerReferenceRef};
