@@ -1,1 +1,21 @@
 //! The ownership graph: changes in, effects out.
+#![forbid(unsafe_code)]
+
+mod change;
+mod cycles;
+mod dot;
+mod graph;
+mod intern;
+mod node;
+mod query;
+mod store;
+mod texts;
+mod uid;
+
+pub use change::{
+    Coordinate, Effect, InvalidOwnerReference, Observation, OwnerReference, OwnerReferenceRef, SourceId,
+};
+pub use graph::Graph;
+pub use node::{Node, OwnerState};
+pub use query::{BLOCKING_CHAIN_LIMIT, BlockingChain, BlockingStep};
+pub use uid::Uid;

@@ -1,0 +1,802 @@
+//! The changes: what is observed, deleted or found absent, and what follows from it.
+
+use hashbrown::{HashMap, HashSet};
+
+use crate::change::{
+    Coordinate, Effect, InvalidOwnerReference, Observation, OwnerReference, OwnerReferenceRef, SourceId,
+};
+use crate::node::Node;
+use crate::store::{
+    ABSENT, BEING_DELETED, BLOCKS, CLUSTER_SCOPED, DELETING_DEPENDENTS, Edge, IS_REPEATED, NONE, ORPHANING,
+    PARITY, REPEATS, Store, VIRTUAL,
+};
+use crate::uid::{Uid, UidRef};
+
+/// The ownership graph. The crate's documentation says what it is and how it behaves.
+#[derive(Debug)]
+pub struct Graph {
+    pub(crate) store: Store,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) len: usize,
+    pub(crate) virtual_len: usize,
+    refused: u64,
+    /// What the present change has put on attempt-to-delete, so that it does so once.
+    queued: HashSet<u32>,
+}
+
+/// What is known of a watch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Source {
+    /// Its nodes.
+    pub(crate) nodes: u32,
+    /// Those of them that the list under way, or the last one, has shown.
+    pub(crate) seen: u32,
+    pub(crate) parity: bool,
+    pub(crate) listing: bool,
+}
+
+impl Default for Graph {
+    fn default() -> Graph {
+        Graph::new()
+    }
+}
+
+/// Changes.
+impl Graph {
+    /// An empty graph.
+    pub fn new() -> Graph {
+        Graph {
+            store: Store::new(),
+            sources: Vec::new(),
+            len: 0,
+            virtual_len: 0,
+            refused: 0,
+            queued: HashSet::new(),
+        }
+    }
+
+    /// An object was added or updated (spec G3 to G7).
+    ///
+    /// The effects come in this order: the dependents whose references do not match what was observed, each after
+    /// its report if there is one; the owners that are new to the graph and the report on the object's own
+    /// references, in their order; the owners that were freed of a blocking reference; the dependents of an object
+    /// that starts *deleting dependents*; the object itself.
+    ///
+    /// An object without a UID, and one that the graph has no room for, is refused whole: the graph stays as it
+    /// was, and [`Graph::refused`] counts it. Half an object would be worse than none, since decisions are made
+    /// from its references.
+    pub fn observe(&mut self, seen: &Observation<'_>, effects: &mut Vec<Effect>) {
+        let uid = UidRef::new(seen.uid);
+        let found = self.store.find(uid);
+        if let Some(index) = found {
+            // Also when the rest is refused: it must not count as gone when its list ends.
+            self.mark_seen(index, seen.source);
+        }
+        if seen.uid.is_empty() || !self.store.fits(seen) {
+            self.refused += 1;
+            return;
+        }
+        let index = match found {
+            Some(index) => {
+                self.meet_again(index, seen, effects);
+                index
+            }
+            None => self.meet(uid, seen),
+        };
+        self.store.set_version(index, seen.resource_version);
+        let mut check = false;
+        if !self.has_references(index, seen.owner_references) {
+            check = self.replace_references(index, seen.owner_references, effects);
+        }
+        self.set_deletion(index, seen, check, effects);
+        self.end_change();
+    }
+
+    /// A watch saw an object deleted (spec G8). Its dependents go to attempt-to-delete, then those of its owners
+    /// that are *deleting dependents*. A UID that is not in the graph changes nothing.
+    pub fn delete(&mut self, seen: &Observation<'_>, effects: &mut Vec<Effect>) {
+        let Some(index) = self.find_present(UidRef::new(seen.uid)) else {
+            return;
+        };
+        // Without room for other coordinates the object goes under those that it has.
+        if self.store.fits(seen) {
+            self.meet_again(index, seen, effects);
+            self.move_to(index, seen);
+        }
+        self.depart(&[index], effects);
+        self.end_change();
+    }
+
+    /// A worker found that no object has this coordinate (spec G9).
+    ///
+    /// The namespace of an alternative is cleared when the absent coordinate has none and the kinds are the same:
+    /// that kind is then known to be cluster-scoped.
+    pub fn virtual_delete(&mut self, absent: &Coordinate, effects: &mut Vec<Effect>) {
+        let Some(index) = self.find_present(absent.uid.as_ref()) else {
+            return;
+        };
+        let node = Node::new(self, index);
+        let is_node = self.store.is_named(index, &absent.api_version, &absent.kind, &absent.name)
+            && node.namespace() == absent.namespace;
+        let target = self.target(index, absent);
+        if node.is_virtual() {
+            if self.store.dependents(index).any(|first| self.matching(first, target).1) {
+                self.absent_for_matching(index, absent, target, effects);
+                if is_node {
+                    self.take_alternative(index, absent, effects);
+                }
+            } else {
+                let namespace = self.store.hold_namespace(&absent.namespace);
+                let Coordinate { api_version, kind, name, .. } = absent;
+                self.store.take_coordinate(index, api_version, kind, namespace, name);
+                self.store.namespaces.release(namespace);
+                self.depart(&[index], effects);
+            }
+        } else if is_node {
+            self.depart(&[index], effects);
+        } else {
+            self.absent_for_matching(index, absent, target, effects);
+        }
+        self.end_change();
+    }
+
+    /// Forgets every absence that the graph knows of (spec S7: the server's versions went back, so what was seen
+    /// deleted may live again). Owners that were absent are virtual again and go to attempt-to-delete.
+    pub fn forget_absent(&mut self, effects: &mut Vec<Effect>) {
+        let absent: Vec<u32> = self.store.indexes().filter(|&index| self.store.is(index, ABSENT)).collect();
+        for index in absent {
+            self.revive(index);
+            self.queue(index, effects);
+        }
+        self.end_change();
+    }
+
+    /// How many observations were refused so far; see [`Graph::observe`].
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    pub(crate) fn end_change(&mut self) {
+        self.queued.clear();
+        if self.queued.capacity() > 4096 {
+            // A burst must not be paid for in memory ever after.
+            self.queued = HashSet::new();
+        }
+        self.store.shrink_if_sparse();
+    }
+}
+
+/// Meeting an object.
+impl Graph {
+    fn meet(&mut self, uid: UidRef<'_>, seen: &Observation<'_>) -> u32 {
+        let namespace = self.store.hold_namespace(seen.namespace);
+        let index = self.store.insert_node(uid, seen.api_version, seen.kind, namespace, seen.name);
+        self.store.namespaces.release(namespace);
+        self.len += 1;
+        self.join(index, seen.source);
+        index
+    }
+
+    /// Brings the coordinate of a known node up to date: spec G5 for the first real observation, G5b for another
+    /// version of its kind.
+    ///
+    /// Some servers show one object under two kinds (a namespace that is a project, too). There the kind that was
+    /// seen first stays, or the two watches would take the node from each other with each event.
+    fn meet_again(&mut self, index: u32, seen: &Observation<'_>, effects: &mut Vec<Effect>) {
+        if self.store.is(index, VIRTUAL | ABSENT) {
+            let differs = !self.is_at(index, seen);
+            let check = differs || self.store.is_doubted(index);
+            self.first_observation(index, seen);
+            if check {
+                self.check_dependents(index, effects);
+            }
+            return;
+        }
+        let another_watch = self.store.node(index).source != seen.source.0;
+        let kind = self.store.kind(index);
+        let another_kind = *kind.kind != *seen.kind || group(&kind.api_version) != group(seen.api_version);
+        if another_watch && another_kind {
+            return;
+        }
+        let differs = !self.is_at(index, seen);
+        if another_watch || differs {
+            self.move_to(index, seen);
+        }
+        if differs && (another_kind || self.store.name(index) != seen.name) {
+            self.check_dependents(index, effects);
+        }
+    }
+
+    fn is_at(&self, index: u32, seen: &Observation<'_>) -> bool {
+        self.store.is_named(index, seen.api_version, seen.kind, seen.name)
+            && self.store.namespace(index) == seen.namespace
+    }
+
+    fn first_observation(&mut self, index: u32, seen: &Observation<'_>) {
+        if self.store.is(index, ABSENT) {
+            self.len += 1;
+        } else {
+            self.virtual_len -= 1;
+        }
+        self.store.node_mut(index).flags &= !(VIRTUAL | ABSENT);
+        self.store.clear_version(index);
+        self.join(index, seen.source);
+        self.move_to(index, seen);
+    }
+
+    /// An observed node takes the coordinate and the watch of an observation.
+    fn move_to(&mut self, index: u32, seen: &Observation<'_>) {
+        self.leave_source(index);
+        self.join(index, seen.source);
+        if !self.is_at(index, seen) {
+            let namespace = self.store.hold_namespace(seen.namespace);
+            self.store.take_coordinate(index, seen.api_version, seen.kind, namespace, seen.name);
+            self.store.namespaces.release(namespace);
+        }
+    }
+
+    /// Puts the dependents whose references do not match their observed owner on attempt-to-delete.
+    fn check_dependents(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let mut first = self.store.node(index).first_dependent;
+        while first != NONE {
+            let Edge { dependent, next_dependent, .. } = *self.store.edge(first);
+            if self.is_in_wrong_namespace(index, dependent) {
+                self.report(first, effects);
+                self.queue(dependent, effects);
+            } else if self.store.group(first).any(|edge| !self.store.edge(edge).is_as_owner()) {
+                self.queue(dependent, effects);
+            }
+            first = next_dependent;
+        }
+    }
+
+    fn is_in_wrong_namespace(&self, owner: u32, dependent: u32) -> bool {
+        let namespace = self.store.node(owner).namespace;
+        namespace != CLUSTER_SCOPED && namespace != self.store.node(dependent).namespace
+    }
+
+    fn report(&self, edge: u32, effects: &mut Vec<Effect>) {
+        let Edge { owner, dependent, .. } = *self.store.edge(edge);
+        effects.push(Effect::InvalidOwnerReference(Box::new(InvalidOwnerReference {
+            dependent: Node::new(self, dependent).coordinate(),
+            reference: self.owner_reference(edge),
+            owner_namespace: self.store.namespace(owner).to_owned(),
+        })));
+    }
+
+    pub(crate) fn owner_reference(&self, edge: u32) -> OwnerReference {
+        let (kind, name) = self.store.written(edge);
+        let edge = self.store.edge(edge);
+        OwnerReference {
+            api_version: kind.api_version.to_string(),
+            kind: kind.kind.to_string(),
+            name: name.to_owned(),
+            uid: if edge.owner == NONE { Uid::default() } else { self.store.to_uid(edge.owner) },
+            controller: edge.has(crate::store::CONTROLLER),
+            block_owner_deletion: edge.has(BLOCKS),
+        }
+    }
+
+    /// The flags are levels: they say what the last observation said (spec G7).
+    fn set_deletion(&mut self, index: u32, seen: &Observation<'_>, check: bool, effects: &mut Vec<Effect>) {
+        let before = self.store.node(index).flags;
+        let mut flags = before & !(BEING_DELETED | DELETING_DEPENDENTS | ORPHANING);
+        if seen.being_deleted {
+            flags |= BEING_DELETED;
+            if seen.has_orphan_finalizer {
+                flags |= ORPHANING;
+            } else if seen.has_foreground_finalizer {
+                flags |= DELETING_DEPENDENTS;
+            }
+        }
+        self.store.node_mut(index).flags = flags;
+        if flags & !before & DELETING_DEPENDENTS != 0 {
+            self.queue_dependents(index, effects);
+        }
+        if check || flags & DELETING_DEPENDENTS != 0 {
+            self.queue(index, effects);
+        }
+        if flags & ORPHANING != 0 {
+            effects.push(Effect::AttemptToOrphan(self.store.to_uid(index)));
+        }
+    }
+
+    fn queue(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        if self.queued.insert(index) {
+            effects.push(Effect::AttemptToDelete(self.store.to_uid(index)));
+        }
+    }
+
+    fn queue_dependents(&mut self, index: u32, effects: &mut Vec<Effect>) {
+        let mut first = self.store.node(index).first_dependent;
+        while first != NONE {
+            let Edge { dependent, next_dependent, .. } = *self.store.edge(first);
+            self.queue(dependent, effects);
+            first = next_dependent;
+        }
+    }
+
+    pub(crate) fn find_present(&self, uid: UidRef<'_>) -> Option<u32> {
+        self.store.find(uid).filter(|&index| !self.store.is(index, ABSENT))
+    }
+}
+
+/// References.
+impl Graph {
+    fn has_references(&self, index: u32, references: &[OwnerReferenceRef<'_>]) -> bool {
+        let mut edges = self.store.references(index);
+        for reference in references {
+            let Some(edge) = edges.next() else {
+                return false;
+            };
+            let (kind, name) = self.store.written(edge);
+            let edge = self.store.edge(edge);
+            let same_owner = if edge.owner == NONE {
+                reference.uid.is_empty()
+            } else {
+                self.store.has_uid(edge.owner, UidRef::new(reference.uid))
+            };
+            let same = same_owner
+                && name == reference.name
+                && kind.is(reference.api_version, reference.kind)
+                && edge.has(BLOCKS) == reference.block_owner_deletion
+                && edge.has(crate::store::CONTROLLER) == reference.controller;
+            if !same {
+                return false;
+            }
+        }
+        edges.next().is_none()
+    }
+
+    /// Spec G3, G4 and G6. Gives back whether the object must go to attempt-to-delete for a check.
+    fn replace_references(
+        &mut self,
+        index: u32,
+        references: &[OwnerReferenceRef<'_>],
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let old: Vec<u32> = self.store.references(index).collect();
+        let mut known = Known::default();
+        for &edge in &old {
+            let Edge { owner, .. } = *self.store.edge(edge);
+            known.owners.insert(owner);
+            known.references.insert((owner, self.store.edge(edge).written()));
+            if owner != NONE && !self.store.edge(edge).has(REPEATS) {
+                self.store.unlink(edge);
+            }
+        }
+        self.store.node_mut(index).first_reference = NONE;
+        let check = self.add_references(index, references, &known, effects);
+        if !old.is_empty() {
+            self.let_go(index, &old, effects);
+        }
+        check
+    }
+
+    /// The old references of a node go; owners that they blocked and that no new one blocks may be free.
+    fn let_go(&mut self, index: u32, old: &[u32], effects: &mut Vec<Effect>) {
+        let blocking =
+            self.store.references(index).map(|edge| self.store.edge(edge)).filter(|edge| edge.has(BLOCKS));
+        let blocked: HashSet<u32> = blocking.map(|edge| edge.owner).collect();
+        let mut touched = Vec::new();
+        for &edge in old {
+            let Edge { owner, .. } = *self.store.edge(edge);
+            let freed = self.store.edge(edge).has(BLOCKS) && !blocked.contains(&owner);
+            self.store.remove_edge(edge);
+            if owner == NONE {
+                continue;
+            }
+            touched.push(owner);
+            if freed && !self.store.is(owner, ABSENT) && !self.is_needless(owner) {
+                self.queue(owner, effects);
+            }
+        }
+        self.drop_needless(&touched);
+    }
+
+    /// Adds references in their order, and checks those that the node did not have before.
+    fn add_references(
+        &mut self,
+        index: u32,
+        references: &[OwnerReferenceRef<'_>],
+        known: &Known,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        // The first edge to each owner, where there are too many to look through.
+        let mut firsts = (references.len() > 8).then(HashMap::<u32, u32>::new);
+        let (mut check, mut reported, mut previous) = (false, false, NONE);
+        for reference in references {
+            let (owner, is_new) = self.owner_of(index, reference, known);
+            let edge = self.store.insert_edge(index, previous, owner, reference);
+            previous = edge;
+            if owner == NONE {
+                continue;
+            }
+            let first = match &mut firsts {
+                Some(firsts) => *firsts.entry(owner).or_insert(edge),
+                None => {
+                    let to_owner = |edge: &u32| self.store.edge(*edge).owner == owner;
+                    self.store.references(index).find(to_owner).unwrap_or(edge)
+                }
+            };
+            if first == edge {
+                self.store.link(edge);
+            } else {
+                self.store.edge_mut(first).set(IS_REPEATED);
+                self.store.edge_mut(edge).set(REPEATS);
+            }
+            if is_new {
+                self.queue(owner, effects);
+            } else if !known.references.contains(&(owner, self.store.edge(edge).written())) {
+                check |= self.is_questionable(edge, &mut reported, effects);
+            }
+        }
+        check
+    }
+
+    /// The owner that a reference names, and whether it is new to the graph: then it is a virtual node (spec G3).
+    /// An absent owner that the node named before stays absent.
+    ///
+    /// A reference without a UID names nobody: no object has an empty UID, and a node for it would be shared by
+    /// everything with that fault.
+    fn owner_of(&mut self, index: u32, reference: &OwnerReferenceRef<'_>, known: &Known) -> (u32, bool) {
+        if reference.uid.is_empty() {
+            return (NONE, false);
+        }
+        let OwnerReferenceRef { api_version, kind, name, .. } = *reference;
+        let uid = UidRef::new(reference.uid);
+        let namespace = self.store.node(index).namespace;
+        match self.store.find(uid) {
+            Some(owner) if self.store.is(owner, ABSENT) && !known.owners.contains(&owner) => {
+                self.store.take_coordinate(owner, api_version, kind, namespace, name);
+                self.revive(owner);
+                (owner, true)
+            }
+            Some(owner) => (owner, false),
+            None => {
+                let owner = self.store.insert_node(uid, api_version, kind, namespace, name);
+                self.store.node_mut(owner).flags |= VIRTUAL;
+                self.len += 1;
+                self.virtual_len += 1;
+                (owner, true)
+            }
+        }
+    }
+
+    fn revive(&mut self, index: u32) {
+        let node = self.store.node_mut(index);
+        node.flags = node.flags & !ABSENT | VIRTUAL;
+        self.len += 1;
+        self.virtual_len += 1;
+    }
+
+    /// Spec G4: whether a reference to an owner that is in the graph needs a look at the server. Only the first
+    /// reference into a wrong namespace is reported.
+    fn is_questionable(&mut self, edge: u32, reported: &mut bool, effects: &mut Vec<Effect>) -> bool {
+        let Edge { owner, dependent, .. } = *self.store.edge(edge);
+        if self.store.is(owner, ABSENT) {
+            // The absence was proved for other coordinates.
+            return true;
+        }
+        let is_virtual = self.store.is(owner, VIRTUAL);
+        if self.is_in_wrong_namespace(owner, dependent) {
+            if !is_virtual && !*reported {
+                self.report(edge, effects);
+                *reported = true;
+            }
+        } else {
+            let same_namespace = self.store.node(owner).namespace == self.store.node(dependent).namespace;
+            if self.store.edge(edge).is_as_owner() && (same_namespace || !is_virtual) {
+                return false;
+            }
+        }
+        if is_virtual {
+            self.store.doubt(owner);
+        }
+        true
+    }
+
+    /// A node that is not observed stands for the references to it; without any it stands for nothing.
+    fn is_needless(&self, index: u32) -> bool {
+        self.store.is(index, VIRTUAL | ABSENT) && self.store.node(index).first_dependent == NONE
+    }
+
+    fn drop_needless(&mut self, indexes: &[u32]) {
+        for &index in indexes {
+            if index == NONE || self.store.node(index).kind == NONE || !self.is_needless(index) {
+                continue;
+            }
+            if !self.store.is(index, ABSENT) {
+                self.len -= 1;
+                self.virtual_len -= 1;
+            }
+            self.store.remove_node(index);
+        }
+    }
+}
+
+/// Absence.
+impl Graph {
+    /// Spec G8 for objects that go together: dependents that go, too, do not count.
+    pub(crate) fn depart(&mut self, indexes: &[u32], effects: &mut Vec<Effect>) {
+        let owners = self.cut_references(indexes);
+        for &index in indexes {
+            self.leave_source(index);
+            self.len -= 1;
+            if self.store.is(index, VIRTUAL) {
+                self.virtual_len -= 1;
+            }
+            if self.store.node(index).first_dependent == NONE {
+                self.store.remove_node(index);
+                continue;
+            }
+            effects.push(Effect::Absent(Node::new(self, index).coordinate()));
+            self.queue_dependents(index, effects);
+            self.store.clear_version(index);
+            self.store.doubt(index);
+            let node = self.store.node_mut(index);
+            node.flags &= !(VIRTUAL | BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | PARITY);
+            node.flags |= ABSENT;
+        }
+        self.queue_waiting(&owners, effects);
+        self.drop_needless(&owners);
+    }
+
+    /// Spec S2 for nodes that merely stop being served.
+    fn turn_virtual(&mut self, indexes: &[u32], effects: &mut Vec<Effect>) {
+        let owners = self.cut_references(indexes);
+        for &index in indexes {
+            self.leave_source(index);
+            if self.store.node(index).first_dependent == NONE {
+                self.len -= 1;
+                self.store.remove_node(index);
+                continue;
+            }
+            self.virtual_len += 1;
+            self.store.clear_version(index);
+            self.store.doubt(index);
+            let node = self.store.node_mut(index);
+            node.flags &= !(BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | PARITY);
+            node.flags |= VIRTUAL;
+            self.queue(index, effects);
+        }
+        self.queue_waiting(&owners, effects);
+        self.drop_needless(&owners);
+    }
+
+    /// Removes the references of these nodes; gives back their owners in order.
+    fn cut_references(&mut self, indexes: &[u32]) -> Vec<u32> {
+        let mut owners = Vec::new();
+        for &index in indexes {
+            let mut edge = std::mem::replace(&mut self.store.node_mut(index).first_reference, NONE);
+            while edge != NONE {
+                let Edge { owner, next_reference, .. } = *self.store.edge(edge);
+                if owner != NONE && !self.store.edge(edge).has(REPEATS) {
+                    self.store.unlink(edge);
+                    owners.push(owner);
+                }
+                self.store.remove_edge(edge);
+                edge = next_reference;
+            }
+        }
+        owners
+    }
+
+    /// Owners that are *deleting dependents* may have waited for the last of them.
+    fn queue_waiting(&mut self, owners: &[u32], effects: &mut Vec<Effect>) {
+        for &owner in owners {
+            if self.store.node(owner).kind != NONE && self.store.is(owner, DELETING_DEPENDENTS) {
+                self.queue(owner, effects);
+            }
+        }
+    }
+
+    /// How to recognise the references that name `absent`.
+    fn target(&self, index: u32, absent: &Coordinate) -> Target {
+        let Coordinate { kind, api_version, namespace, name, .. } = absent;
+        Target {
+            namespaced: !namespace.is_empty(),
+            namespace: self.store.find_namespace(namespace),
+            as_owner: self.store.is_named(index, api_version, kind, name),
+            written: self.store.find_written(api_version, kind, name),
+        }
+    }
+
+    /// Whether a dependent, given its first edge, has references that match and that do not; both may be.
+    fn matching(&self, first: u32, target: Target) -> (bool, bool) {
+        let Edge { dependent, .. } = *self.store.edge(first);
+        if target.namespaced && target.namespace != Some(self.store.node(dependent).namespace) {
+            return (false, true);
+        }
+        let (mut matches, mut mismatches) = (false, false);
+        for edge in self.store.group(first) {
+            let edge = self.store.edge(edge);
+            let names_target =
+                if edge.is_as_owner() { target.as_owner } else { target.written == Some(edge.written()) };
+            matches |= names_target;
+            mismatches |= !names_target;
+        }
+        (matches, mismatches)
+    }
+
+    /// The node stays, but what some of its dependents name does not exist.
+    fn absent_for_matching(
+        &mut self,
+        index: u32,
+        absent: &Coordinate,
+        target: Target,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut remembered = false;
+        let mut first = self.store.node(index).first_dependent;
+        while first != NONE {
+            let Edge { dependent, next_dependent, .. } = *self.store.edge(first);
+            if self.matching(first, target).0 {
+                if !remembered {
+                    effects.push(Effect::Absent(absent.clone()));
+                    remembered = true;
+                }
+                self.queue(dependent, effects);
+            }
+            first = next_dependent;
+        }
+    }
+
+    /// A virtual node whose coordinate was found absent takes the next one that its dependents use: the first
+    /// after the absent one, else the first of all. There is one, since the caller saw a reference that does not
+    /// match.
+    fn take_alternative(&mut self, index: u32, absent: &Coordinate, effects: &mut Vec<Effect>) {
+        let absent_key = (&*absent.kind, &*absent.api_version, &*absent.namespace, &*absent.name);
+        let (mut least, mut following) = (None, None);
+        for edge in self.store.dependents(index).flat_map(|first| self.store.group(first)) {
+            let (kind, name) = self.store.written(edge);
+            let Edge { dependent, .. } = *self.store.edge(edge);
+            let mut namespace = self.store.namespace(dependent);
+            if absent.namespace.is_empty() && kind.is(&absent.api_version, &absent.kind) {
+                namespace = "";
+            }
+            let key = (&*kind.kind, &*kind.api_version, namespace, name);
+            if key == absent_key {
+                continue;
+            }
+            if least.is_none_or(|least| key < least) {
+                least = Some(key);
+            }
+            if key > absent_key && following.is_none_or(|following| key < following) {
+                following = Some(key);
+            }
+        }
+        let Some((kind, api_version, namespace, name)) = following.or(least) else {
+            return;
+        };
+        let (kind, api_version, name) = (kind.to_owned(), api_version.to_owned(), name.to_owned());
+        let namespace = namespace.to_owned();
+        let namespace = self.store.hold_namespace(&namespace);
+        self.store.take_coordinate(index, &api_version, &kind, namespace, &name);
+        self.store.namespaces.release(namespace);
+        self.store.doubt(index);
+        effects.push(Effect::AttemptToDeleteRateLimited(self.store.to_uid(index)));
+    }
+}
+
+/// What a node's references were before a change.
+#[derive(Default)]
+struct Known {
+    owners: HashSet<u32>,
+    /// Owners with the number of the coordinates as written.
+    references: HashSet<(u32, u32)>,
+}
+
+/// What a reference must say to name an absent coordinate.
+#[derive(Clone, Copy)]
+struct Target {
+    namespaced: bool,
+    namespace: Option<u32>,
+    as_owner: bool,
+    written: Option<u32>,
+}
+
+/// The group of an apiVersion; the core group is empty.
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Lists and watches as a whole.
+impl Graph {
+    /// A new list of a source begins (spec S5). What it does not show until [`Graph::end_list`] is gone. A list
+    /// that begins before the last one ended takes its place.
+    pub fn begin_list(&mut self, source: SourceId) {
+        let state = self.source_mut(source);
+        if std::mem::replace(&mut state.listing, true) {
+            self.unsee_all(source);
+        } else {
+            state.parity = !state.parity;
+            state.seen = 0;
+        }
+    }
+
+    /// The list of a source is complete: every node of the source that was not observed since
+    /// [`Graph::begin_list`] is deleted as in spec G8, all at once, in the order of the arena. Without a list
+    /// under way nothing happens.
+    pub fn end_list(&mut self, source: SourceId, effects: &mut Vec<Effect>) {
+        let state = self.source_mut(source);
+        if !std::mem::replace(&mut state.listing, false) || state.seen == state.nodes {
+            return;
+        }
+        let parity = if state.parity { PARITY } else { 0 };
+        let mut gone = self.nodes_of(source);
+        gone.retain(|&index| self.store.node(index).flags & PARITY != parity);
+        self.depart(&gone, effects);
+        self.end_change();
+    }
+
+    /// A resource is no longer served (spec S2). That proves no deletion: nodes of the source that have
+    /// dependents elsewhere turn virtual, without references of their own, as after a restart, and go to
+    /// attempt-to-delete; the others just go. Their owners that are *deleting dependents* go to
+    /// attempt-to-delete. Nothing becomes absent.
+    pub fn unserve(&mut self, source: SourceId, effects: &mut Vec<Effect>) {
+        let nodes = self.nodes_of(source);
+        self.turn_virtual(&nodes, effects);
+        self.source_mut(source).listing = false;
+        self.end_change();
+    }
+
+    /// Makes the old parity that of every node of the source, at the price of a pass over the arena: only a list
+    /// that was broken off costs it.
+    fn unsee_all(&mut self, source: SourceId) {
+        let state = self.source_mut(source);
+        state.seen = 0;
+        let unseen = if state.parity { 0 } else { PARITY };
+        for index in self.nodes_of(source) {
+            let node = self.store.node_mut(index);
+            node.flags = node.flags & !PARITY | unseen;
+        }
+    }
+
+    fn nodes_of(&self, source: SourceId) -> Vec<u32> {
+        let is_of = |index: &u32| self.is_of(*index, source);
+        self.store.indexes().filter(is_of).collect()
+    }
+
+    fn is_of(&self, index: u32, source: SourceId) -> bool {
+        !self.store.is(index, VIRTUAL | ABSENT) && self.store.node(index).source == source.0
+    }
+
+    fn source_mut(&mut self, source: SourceId) -> &mut Source {
+        let at = usize::from(source.0);
+        if self.sources.len() <= at {
+            self.sources.resize(at + 1, Source::default());
+        }
+        &mut self.sources[at]
+    }
+
+    /// An observed node becomes one of a source's, seen by the list under way.
+    fn join(&mut self, index: u32, source: SourceId) {
+        let state = self.source_mut(source);
+        state.nodes += 1;
+        state.seen += 1;
+        let parity = if state.parity { PARITY } else { 0 };
+        let node = self.store.node_mut(index);
+        node.source = source.0;
+        node.flags = node.flags & !PARITY | parity;
+    }
+
+    fn leave_source(&mut self, index: u32) {
+        if self.store.is(index, VIRTUAL | ABSENT) {
+            return;
+        }
+        let was_seen = self.store.is(index, PARITY);
+        let state = self.source_mut(SourceId(self.store.node(index).source));
+        state.nodes -= 1;
+        if was_seen == state.parity {
+            state.seen -= 1;
+        }
+    }
+
+    fn mark_seen(&mut self, index: u32, source: SourceId) {
+        if self.is_of(index, source) {
+            self.leave_source(index);
+            self.join(index, source);
+        }
+    }
+}
