@@ -1,2 +1,45 @@
-//! What the repository does with itself.
-fn main() {}
+//! What the repository does with itself: `cargo xtask demo`, `cargo xtask rig`, `cargo xtask e2e`.
+
+#![forbid(unsafe_code)]
+
+mod api;
+mod cargo;
+mod collector;
+mod dirs;
+mod e2e;
+mod failure;
+mod flags;
+mod interrupt;
+mod kinds;
+mod kubeconfig;
+mod poll;
+mod process;
+mod random;
+mod rig;
+mod rig_command;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::failure::Failure;
+use crate::flags::{Command, Xtask};
+
+fn main() -> ExitCode {
+    match run(&Xtask::parse().command) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<ExitCode, Failure> {
+    interrupt::install()?;
+    match command {
+        Command::Demo => Err(Failure::new("not built yet")),
+        Command::Rig(flags) => rig_command::run(flags),
+        Command::E2e(flags) => e2e::run(flags),
+    }
+}

@@ -1,0 +1,57 @@
+//! Builds the daemon with the cargo that runs this.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::dirs;
+use crate::failure::{Doing, Failure};
+
+/// Builds `gc-daemon` and gives the path of the binary.
+///
+/// The profile is `dev`: it builds in a fraction of the time, its integer overflows are checked, and no end-to-end
+/// scenario is about speed.
+///
+/// # Errors
+///
+/// When it does not build; cargo has then said why on stderr.
+pub fn build_daemon() -> Result<PathBuf, Failure> {
+    eprintln!("building gc-daemon");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "--package", "gc-daemon", "--bin", "gc-daemon"]);
+    command.args(["--message-format", "json-render-diagnostics"]).current_dir(dirs::workspace());
+    // Standard output is read to its end, so the pipe cannot fill up; the diagnostics go to the person.
+    let output =
+        command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().doing(|| "cannot start cargo".into())?;
+    if !output.status.success() {
+        return Err(Failure::new(format!("gc-daemon does not build ({})", output.status)));
+    }
+    executable(&String::from_utf8_lossy(&output.stdout))
+        .ok_or_else(|| Failure::new("cargo built gc-daemon but named no executable"))
+}
+
+/// The executable in cargo's messages, one JSON document a line.
+fn executable(messages: &str) -> Option<PathBuf> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    messages
+        .filter(|message| message["target"]["name"] == "gc-daemon")
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_executable_stands_in_cargos_messages() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"name":"serde"},"executable":null}
+not json
+{"reason":"compiler-artifact","target":{"name":"gc-daemon"},"executable":null}
+{"reason":"compiler-artifact","target":{"name":"gc-daemon"},"executable":"/t/debug/gc-daemon"}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(executable(messages), Some(PathBuf::from("/t/debug/gc-daemon")));
+        assert_eq!(executable("{}"), None);
+    }
+}

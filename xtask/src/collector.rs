@@ -1,0 +1,168 @@
+//! A collector as a process: the daemon of this repository, or the reference.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use gc_client::Config;
+
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::flags::CollectorKind;
+use crate::kubeconfig;
+use crate::poll::{Look, eventually};
+use crate::process::{Process, tied};
+use crate::rig::free_ports;
+
+/// Collection starts 30 s after a start at the latest, with what could be listed until then; the rest is for slow
+/// machines.
+const READY_DEADLINE: Duration = Duration::from_secs(75);
+
+/// Starts collectors.
+pub struct Launcher {
+    /// Which one.
+    pub kind: CollectorKind,
+    /// Its binary.
+    pub binary: PathBuf,
+    /// What it connects with.
+    pub kubeconfig: PathBuf,
+    /// Where logs go.
+    pub dir: PathBuf,
+    /// The rig's certificates; used by the reference only.
+    pub certificates: PathBuf,
+    /// How many have been started, which numbers their logs.
+    pub started: u32,
+}
+
+/// A running collector; dropping it kills it.
+pub struct Collector {
+    kind: CollectorKind,
+    process: Process,
+    api: Api,
+}
+
+impl Launcher {
+    /// Starts one with so many workers and waits until it collects.
+    ///
+    /// # Errors
+    ///
+    /// When it ends or does not become ready; the end of its log is part of the failure.
+    pub fn start(&mut self, concurrent_gc_syncs: u32) -> Result<Collector, Failure> {
+        self.started += 1;
+        let [port] = free_ports::<1>()?;
+        let mut command = tied(&self.binary);
+        command.args(["--leader-elect=false", "--concurrent-gc-syncs", &concurrent_gc_syncs.to_string()]);
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        let config = match self.kind {
+            CollectorKind::Daemon => daemon_config(&mut command, port),
+            CollectorKind::Reference => self.reference_config(&mut command, port)?,
+        };
+        let log = self.dir.join(format!("collector-{}.log", self.started));
+        let process = Process::start("the collector", command, &log)?;
+        let mut collector = Collector { kind: self.kind, process, api: Api::connect(&config)? };
+        collector.wait_until_ready()?;
+        Ok(collector)
+    }
+
+    /// The reference serves HTTPS only; it borrows the API server's certificate, which is made for this address.
+    fn reference_config(&self, command: &mut Command, port: u16) -> Result<Config, Failure> {
+        command.args(["--controllers", "garbage-collector-controller", "--bind-address", "127.0.0.1", "-v", "2"]);
+        command.args(["--secure-port", &port.to_string(), "--authorization-always-allow-paths", "/healthz,/metrics"]);
+        command.arg("--authentication-kubeconfig").arg(&self.kubeconfig);
+        command.arg("--authorization-kubeconfig").arg(&self.kubeconfig);
+        let certificate = self.certificates.join("apiserver.crt");
+        command.arg("--tls-cert-file").arg(&certificate);
+        command.arg("--tls-private-key-file").arg(self.certificates.join("apiserver.key"));
+        let file = self.dir.join(format!("collector-{}.kubeconfig", self.started));
+        kubeconfig::write(&file, &format!("https://127.0.0.1:{port}"), Some(&certificate), None)?;
+        Ok(Config::from_kubeconfig(&file, None)?)
+    }
+}
+
+fn daemon_config(command: &mut Command, port: u16) -> Config {
+    let address = format!("127.0.0.1:{port}");
+    command.args(["--metrics-bind-address", &address, "-v", "3"]);
+    Config::plain(&format!("http://{address}"))
+}
+
+impl Collector {
+    fn wait_until_ready(&mut self) -> Result<(), Failure> {
+        let path = match self.kind {
+            CollectorKind::Daemon => "/readyz",
+            CollectorKind::Reference => "/healthz",
+        };
+        let (process, api, kind) = (&mut self.process, &self.api, self.kind);
+        let ready = eventually("the collector is ready", READY_DEADLINE, || {
+            process.check_alive()?;
+            Ok(match api.text(path) {
+                Ok(_) if kind == CollectorKind::Daemon || reference_collects(process) => Look::Done(()),
+                Ok(_) => Look::NotYet("healthy, but not collecting".into()),
+                Err(failure) => Look::NotYet(failure.to_string()),
+            })
+        });
+        ready.map_err(|failure| Failure::new(format!("{failure}\n{}", self.process.log_tail())))
+    }
+
+    /// Fails when it has ended on its own.
+    ///
+    /// # Errors
+    ///
+    /// With the end of its log.
+    pub fn check_alive(&mut self) -> Result<(), Failure> {
+        self.process.check_alive()
+    }
+
+    /// SIGKILL.
+    pub fn kill(mut self) {
+        self.process.kill();
+    }
+
+    /// SIGTERM; how it ended.
+    ///
+    /// # Errors
+    ///
+    /// When it still runs at the deadline.
+    pub fn terminate(mut self, deadline: Duration) -> Result<ExitStatus, Failure> {
+        self.process.terminate()?;
+        self.process.wait(deadline)
+    }
+
+    /// The sum of the samples of one metric whose labels contain `label` (for example `name="x"`); 0 where there is
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// When `/metrics` does not answer.
+    pub fn metric(&self, name: &str, label: &str) -> Result<f64, Failure> {
+        Ok(sum_of_samples(&self.api.text("/metrics")?, name, label))
+    }
+
+    /// The path of its log and the last lines.
+    pub fn log_tail(&self) -> String {
+        self.process.log_tail()
+    }
+}
+
+/// The reference has no endpoint that says whether it collects; its log does, at `-v 2`.
+fn reference_collects(process: &Process) -> bool {
+    std::fs::read_to_string(process.log()).is_ok_and(|log| log.contains("roceeding"))
+}
+
+fn sum_of_samples(metrics: &str, name: &str, label: &str) -> f64 {
+    let samples = metrics.lines().filter_map(|line| line.strip_prefix(name));
+    let labelled = samples.filter(|rest| rest.starts_with(['{', ' ']) && rest.contains(label));
+    labelled.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_summed_by_name_and_label() {
+        let text = "# HELP retries x\nretries{name=\"a\"} 2\nretries{name=\"b\"} 40\nretries_total{name=\"a\"} 9\n";
+        assert_eq!(sum_of_samples(text, "retries", "name=\"a\""), 2.0);
+        assert_eq!(sum_of_samples(text, "retries", ""), 42.0);
+        assert_eq!(sum_of_samples(text, "absent", ""), 0.0);
+    }
+}

@@ -1,0 +1,138 @@
+//! The scenarios, by theme. Each has a name, a sentence, and a function.
+
+mod chains;
+mod custom;
+mod deletion;
+mod references;
+mod survival;
+mod trouble;
+
+use crate::e2e::world::World;
+use crate::failure::Failure;
+
+/// One end-to-end scenario.
+pub struct Scenario {
+    /// As printed, and as `--only` matches it.
+    pub name: &'static str,
+    /// What must be so.
+    pub sentence: &'static str,
+    /// Whose collector it runs with.
+    pub collector: Needs,
+    /// Why the reference cannot pass it; empty when it can.
+    pub reference_cannot: &'static str,
+    /// The scenario itself.
+    pub run: fn(&mut World<'_>) -> Result<(), Failure>,
+}
+
+/// Whose collector a scenario runs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// The one that all such scenarios share, with default settings.
+    SharedCollector,
+    /// None at first: it starts, kills and stops its own.
+    ItsOwnCollector,
+}
+
+/// Every scenario. Those that kill collectors come last, so that the shared one is started once.
+pub const ALL: &[Scenario] = &[
+    shared(
+        "experiment",
+        "an owner and a held dependent under each of the three policies",
+        chains::experiment,
+    ),
+    shared("chain_background", "a chain three deep goes from the top", chains::background),
+    shared("chain_foreground", "a chain three deep goes from the bottom", chains::foreground),
+    shared("chain_orphan", "only the first dependents lose their owner", chains::orphan),
+    shared("two_owners_one_going", "a dependent stays as long as one owner lives", references::two_owners),
+    shared(
+        "two_owners_one_going_in_the_foreground",
+        "a blocking dependent with another owner is let go, not deleted",
+        references::two_owners_foreground,
+    ),
+    shared("owner_never_existed", "such a dependent is garbage", references::owner_never_existed),
+    shared(
+        "owner_in_another_namespace",
+        "such an owner does not count, and an event says so",
+        references::owner_in_another_namespace,
+    ),
+    shared(
+        "owner_replaced_under_its_name",
+        "another UID is another object, and only its own dependents stay",
+        references::owner_replaced,
+    ),
+    shared(
+        "cluster_scoped_dependent_of_namespaced_owner",
+        "it stays, an event says so, and nobody goes round in circles",
+        references::cluster_scoped_dependent,
+    ),
+    shared(
+        "namespaced_dependent_of_cluster_scoped_owner",
+        "it goes with its owner",
+        references::namespaced_dependent,
+    ),
+    shared("cycle_of_three_foreground", "a cycle does not hold itself", deletion::cycle_of_three),
+    shared(
+        "non_blocking_dependent",
+        "it does not hold its owner, and goes all the same",
+        deletion::non_blocking_dependent,
+    ),
+    Scenario {
+        reference_cannot: "it acts on the first appearance of the finalizer only and hangs until its restart",
+        ..shared(
+            "second_foreground_delete",
+            "a finalizer added again while another one holds the object is removed again",
+            deletion::second_foreground_delete,
+        )
+    },
+    shared(
+        "custom_resource",
+        "as owner and as dependent, its definition created late, deleted, and created again",
+        custom::comes_and_goes,
+    ),
+    own(
+        "broken_conversion_webhook",
+        "a kind that cannot be listed stops nothing else, not even a start",
+        trouble::broken_conversion_webhook,
+    ),
+    own(
+        "aggregated_api_down",
+        "it stops nothing else, and its objects are not taken for absent",
+        trouble::aggregated_api_down,
+    ),
+    own("orphan_1000_killed_half_way", "none is deleted, all lose their owner", survival::orphan_thousand),
+    own("killed_ten_times", "SIGKILL at ten random moments of a cascade", survival::killed_ten_times),
+    Scenario {
+        reference_cannot: "it leaves SIGTERM to the operating system",
+        ..own(
+            "sigterm",
+            "ends with 0 within 5 s in the middle of work, which a restart completes",
+            survival::sigterm,
+        )
+    },
+];
+
+type Run = fn(&mut World<'_>) -> Result<(), Failure>;
+
+const fn shared(name: &'static str, sentence: &'static str, run: Run) -> Scenario {
+    Scenario { name, sentence, collector: Needs::SharedCollector, reference_cannot: "", run }
+}
+
+const fn own(name: &'static str, sentence: &'static str, run: Run) -> Scenario {
+    Scenario { name, sentence, collector: Needs::ItsOwnCollector, reference_cannot: "", run }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+
+    #[test]
+    fn names_are_unique_and_fit_into_a_namespace() {
+        for (index, scenario) in ALL.iter().enumerate() {
+            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            assert!(scenario.name.chars().all(is_plain), "{}", scenario.name);
+            // "e2e-" before it and "-second" after it still make a DNS label.
+            assert!(scenario.name.len() <= 63 - 20, "{}", scenario.name);
+            assert!(ALL[..index].iter().all(|other| other.name != scenario.name), "{} twice", scenario.name);
+        }
+    }
+}

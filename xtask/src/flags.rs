@@ -1,0 +1,83 @@
+//! The command line of `cargo xtask`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// What the repository does with itself.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_help_subcommand = true)]
+pub struct Xtask {
+    /// The thing to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the collector against a simulated API server, both started here; ends in a few seconds
+    Demo,
+    /// Build etcd, kube-apiserver and kube-controller-manager from Go modules into target/rig
+    Rig(Rig),
+    /// Run the end-to-end suite against a real API server
+    E2e(E2e),
+}
+
+/// `cargo xtask rig`
+#[derive(Args, Debug)]
+pub struct Rig {
+    /// Start etcd and kube-apiserver, print the kubeconfigs, and run until Ctrl-C
+    #[arg(long)]
+    pub run: bool,
+}
+
+/// `cargo xtask e2e`
+#[derive(Args, Debug)]
+pub struct E2e {
+    /// Where the API server comes from; by default kind where docker and kind answer, else the rig where Go is
+    /// installed
+    #[arg(long, value_enum)]
+    pub provider: Option<Provider>,
+    /// The cluster of `--provider kubeconfig`; no other garbage collector may run in it
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Run only the scenarios whose name contains this; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
+    /// Print the scenarios and exit
+    #[arg(long)]
+    pub list: bool,
+    /// Leave the cluster (kind) or the logs (rig) where they are
+    #[arg(long)]
+    pub keep: bool,
+    /// With `--provider kind`: print the commands and the configuration, check it, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The seed of every random choice, printed at the start of each run
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Who collects; `reference` is kube-controller-manager's own controller, to try the scenarios themselves
+    #[arg(long, value_enum, default_value = "daemon", hide = true)]
+    pub collector: CollectorKind,
+}
+
+/// Where the API server comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Provider {
+    /// A cluster in docker, made by kind and deleted afterwards
+    Kind,
+    /// etcd and kube-apiserver on loopback, see `cargo xtask rig`
+    Rig,
+    /// A cluster that is already there
+    Kubeconfig,
+}
+
+/// Who collects the garbage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CollectorKind {
+    /// The binary of this repository
+    Daemon,
+    /// The garbage-collector controller of kube-controller-manager; with the rig only
+    Reference,
+}

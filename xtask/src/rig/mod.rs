@@ -1,0 +1,206 @@
+//! A real API server on loopback: etcd and kube-apiserver, and kube-controller-manager where it is wanted.
+//!
+//! No collector, no scheduler, no kubelet and no namespace controller run here: nothing deletes anything but who is
+//! told to, and a deleted namespace stays `Terminating` for ever.
+
+mod build;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gc_client::{Client, Config, Method, Options, Request};
+
+use crate::dirs::RunDir;
+use crate::failure::{Doing, Failure};
+use crate::kubeconfig;
+use crate::poll::{Look, eventually};
+use crate::process::{Process, tied};
+
+pub use build::{Binaries, binaries};
+
+/// Who the daemon is: the user name of the service account that `deploy/rbac.yaml` binds.
+const DAEMON_USER: &str = "system:serviceaccount:kube-system:gc-daemon";
+
+/// Ready in 3 s on two idle cores; builds on the same cores make it slower.
+const READY_DEADLINE: Duration = Duration::from_secs(90);
+
+/// A running API server. Dropping it kills the servers and removes their files.
+///
+/// The order of the fields is the order in which they are dropped: clients of a server before the server.
+pub struct Rig {
+    apiserver: Process,
+    _etcd: Process,
+    binaries: Binaries,
+    server: String,
+    dir: RunDir,
+}
+
+impl Rig {
+    /// Starts etcd and kube-apiserver on free ports of the loopback interface and waits until `/readyz` answers.
+    ///
+    /// # Errors
+    ///
+    /// When a server ends or is not ready in time; its log's end is part of the failure, and the directory is kept.
+    pub fn start(binaries: Binaries) -> Result<Rig, Failure> {
+        let mut dir = RunDir::new("gc-rig")?;
+        let ports = free_ports::<3>()?;
+        let started = start_servers(&binaries, &dir, ports);
+        let (etcd, mut apiserver) = keep_on_failure(&mut dir, started)?;
+        let server = format!("https://127.0.0.1:{}", ports[2]);
+        let ready = write_kubeconfigs(&dir, &server).and_then(|()| wait_until_ready(&dir, &mut apiserver));
+        keep_on_failure(&mut dir, ready)?;
+        Ok(Rig { apiserver, _etcd: etcd, binaries, server, dir })
+    }
+
+    /// For an administrator (group `system:masters`).
+    pub fn admin_kubeconfig(&self) -> PathBuf {
+        self.dir.file("admin.kubeconfig")
+    }
+
+    /// For the daemon, which may do what `deploy/rbac.yaml` allows once that has been applied, and no more.
+    pub fn daemon_kubeconfig(&self) -> PathBuf {
+        self.dir.file("daemon.kubeconfig")
+    }
+
+    /// The server's URL.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The version of the servers.
+    pub fn version(&self) -> &str {
+        &self.binaries.version
+    }
+
+    /// Leaves logs and data where they are when this is dropped.
+    pub fn keep_files(&mut self) {
+        self.dir.keep();
+    }
+
+    /// Where logs, data and kubeconfigs are.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Fails when the API server has ended.
+    ///
+    /// # Errors
+    ///
+    /// With the end of its log.
+    pub fn check_alive(&mut self) -> Result<(), Failure> {
+        self.apiserver.check_alive()
+    }
+
+    /// The path of kube-controller-manager, to run single controllers of the reference.
+    pub fn kube_controller_manager(&self) -> PathBuf {
+        self.binaries.kube_controller_manager()
+    }
+}
+
+/// As many ports as asked for, different from each other. Another process may take one before the server does; then
+/// the server's log says so.
+pub fn free_ports<const N: usize>() -> Result<[u16; N], Failure> {
+    let mut ports = [0; N];
+    // All are held until all are known, otherwise the same one could come twice.
+    let mut held = Vec::with_capacity(N);
+    for port in &mut ports {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).doing(|| "no free port on loopback".into())?;
+        *port = listener.local_addr().doing(|| "no free port on loopback".into())?.port();
+        held.push(listener);
+    }
+    Ok(ports)
+}
+
+fn keep_on_failure<T>(dir: &mut RunDir, result: Result<T, Failure>) -> Result<T, Failure> {
+    result.map_err(|failure| {
+        dir.keep();
+        failure.context(format!("the rig did not start (logs are kept in {})", dir.path().display()))
+    })
+}
+
+fn start_servers(binaries: &Binaries, dir: &RunDir, ports: [u16; 3]) -> Result<(Process, Process), Failure> {
+    write_tokens(dir)?;
+    write_service_account_key(dir)?;
+    let [client_port, peer_port, secure_port] = ports;
+    let etcd_url = format!("http://127.0.0.1:{client_port}");
+    let peer_url = format!("http://127.0.0.1:{peer_port}");
+
+    let mut etcd = tied(binaries.etcd());
+    etcd.arg("--data-dir").arg(dir.file("etcd"));
+    etcd.args(["--listen-client-urls", &etcd_url, "--advertise-client-urls", &etcd_url]);
+    etcd.args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url]);
+    etcd.args(["--initial-cluster", &format!("default={peer_url}")]);
+    // The data is thrown away; waiting for the disk would be most of the time.
+    etcd.args(["--unsafe-no-fsync", "--log-level", "warn"]);
+    let etcd = Process::start("etcd", etcd, &dir.file("etcd.log"))?;
+
+    let mut apiserver = tied(binaries.kube_apiserver());
+    apiserver.args(["--etcd-servers", &etcd_url, "--bind-address", "127.0.0.1"]);
+    apiserver.args(["--advertise-address", "127.0.0.1"]);
+    apiserver.args(["--secure-port", &secure_port.to_string(), "--service-cluster-ip-range", "10.96.0.0/16"]);
+    // Without certificates given, it makes its own here.
+    apiserver.arg("--cert-dir").arg(dir.file("certificates"));
+    apiserver.arg("--token-auth-file").arg(dir.file("tokens.csv")).args(["--authorization-mode", "RBAC"]);
+    // No controller makes the default service accounts that this plugin insists on.
+    apiserver.args(["--disable-admission-plugins", "ServiceAccount"]);
+    apiserver.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
+    apiserver.arg("--service-account-key-file").arg(dir.file("service-account.pub"));
+    apiserver.arg("--service-account-signing-key-file").arg(dir.file("service-account.key"));
+    let apiserver = Process::start("kube-apiserver", apiserver, &dir.file("kube-apiserver.log"))?;
+    Ok((etcd, apiserver))
+}
+
+/// Static tokens: fixed words, since the server listens on loopback and its data is thrown away; but not the same in
+/// two runs, so that a kubeconfig left over from another run fails instead of deleting in the wrong place.
+fn write_tokens(dir: &RunDir) -> Result<(), Failure> {
+    let [admin, daemon] = [token(dir, "admin"), token(dir, "daemon")];
+    let lines = format!(
+        "{admin},admin,admin,system:masters\n\
+         {daemon},{DAEMON_USER},gc-daemon,\"system:serviceaccounts,system:serviceaccounts:kube-system\"\n"
+    );
+    fs::write(dir.file("tokens.csv"), lines).doing(|| "cannot write the token file".into())
+}
+
+fn token(dir: &RunDir, user: &str) -> String {
+    let run = dir.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    format!("{user}-of-{run}")
+}
+
+/// kube-apiserver does not start without a key to sign service accounts' tokens with.
+fn write_service_account_key(dir: &RunDir) -> Result<(), Failure> {
+    let key = rcgen::KeyPair::generate().doing(|| "cannot generate the service-account key".into())?;
+    fs::write(dir.file("service-account.key"), key.serialize_pem())
+        .and_then(|()| fs::write(dir.file("service-account.pub"), key.public_key_pem()))
+        .doing(|| "cannot write the service-account key".into())
+}
+
+/// The certificate file that kube-apiserver writes holds its own CA too.
+fn write_kubeconfigs(dir: &RunDir, server: &str) -> Result<(), Failure> {
+    let ca = dir.file("certificates").join("apiserver.crt");
+    for user in ["admin", "daemon"] {
+        let file = dir.file(&format!("{user}.kubeconfig"));
+        kubeconfig::write(&file, server, Some(&ca), Some(&token(dir, user)))?;
+    }
+    Ok(())
+}
+
+fn wait_until_ready(dir: &RunDir, apiserver: &mut Process) -> Result<(), Failure> {
+    let ca = dir.file("certificates").join("apiserver.crt");
+    eventually("kube-apiserver writes its certificate", READY_DEADLINE, || {
+        apiserver.check_alive()?;
+        Ok(if ca.is_file() { Look::Done(()) } else { Look::NotYet("no certificate".into()) })
+    })?;
+    let config = Config::from_kubeconfig(&dir.file("admin.kubeconfig"), None)?;
+    let client = Client::new(&config, &Options::default())?;
+    let readyz = Request { method: Method::Get, path: "/readyz", accept: "*/*", content_type: "", body: b"" };
+    eventually("kube-apiserver is ready", READY_DEADLINE, || {
+        apiserver.check_alive()?;
+        Ok(match client.send(&readyz) {
+            Ok(response) if response.code == 200 => Look::Done(()),
+            Ok(response) => Look::NotYet(format!("/readyz answers {}", response.code)),
+            Err(error) => Look::NotYet(error.to_string()),
+        })
+    })
+}
