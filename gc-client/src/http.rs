@@ -241,6 +241,10 @@ impl Client {
         self.inner.session.shut_down();
     }
 
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.inner.gate.is_closed()
+    }
+
     pub(crate) fn options(&self) -> &Options {
         &self.inner.options
     }

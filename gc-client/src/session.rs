@@ -65,9 +65,10 @@ struct State {
     credential: Credential,
     /// When files were last read.
     checked: Instant,
-    /// When a plugin last failed or a 401 last led to a refresh.
+    /// When a 401 last led to a refresh.
     refreshed: Option<Instant>,
-    failure: Option<Error>,
+    /// How a plugin last failed, and when.
+    failure: Option<(Instant, Error)>,
     /// Agents before a change of certificates. Their streams run on to their end; `shut_down` must reach them.
     retired: Vec<Weak<Agents>>,
 }
@@ -117,11 +118,10 @@ impl Session {
     pub(crate) fn refresh(&self, gate: &Gate, generation: u64) -> Result<bool, Error> {
         let mut state = self.lock();
         let now = Instant::now();
-        let too_soon = state.refreshed.is_some_and(|at| now.saturating_duration_since(at) < REFRESH_PAUSE);
+        let too_soon = state.refreshed.is_some_and(|at| is_recent(at, now));
         if state.current.generation == generation && !too_soon {
             state.refreshed = Some(now);
             if let Auth::Exec(plugin) = &self.config.auth {
-                state.failure = None;
                 self.run_plugin(&mut state, plugin, gate, now)?;
             }
             self.reread_files(&mut state, now);
@@ -146,13 +146,11 @@ impl Session {
         gate: &Gate,
         now: Instant,
     ) -> Result<(), Error> {
-        let too_soon = state.refreshed.is_some_and(|at| now.saturating_duration_since(at) < REFRESH_PAUSE);
-        if let Some(failure) = state.failure.as_ref().filter(|_| too_soon) {
+        if let Some((_, failure)) = state.failure.as_ref().filter(|(at, _)| is_recent(*at, now)) {
             return Err(failure.clone());
         }
         let outcome = plugin.run(gate).and_then(|credential| self.adopt(state, credential));
-        state.refreshed = Some(Instant::now());
-        state.failure = outcome.as_ref().err().cloned();
+        state.failure = outcome.as_ref().err().map(|error| (Instant::now(), error.clone()));
         outcome
     }
 
@@ -199,6 +197,10 @@ impl Session {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_recent(at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(at) < REFRESH_PAUSE
 }
 
 fn headers(

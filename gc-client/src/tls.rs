@@ -289,6 +289,11 @@ pub(crate) fn explain(error: &ureq::Error) -> String {
     match error {
         ureq::Error::Io(error) => explain_io(error),
         ureq::Error::Timeout(phase) => format!("timed out ({phase})"),
+        ureq::Error::Protocol(error) => {
+            format!(
+                "what answers does not speak HTTP/1.1 ({error}); check the scheme and the port of the server"
+            )
+        }
         ureq::Error::HostNotFound => "the server's host name does not resolve".to_owned(),
         // The others say what happened and hold nothing of the request's headers.
         other => other.to_string(),

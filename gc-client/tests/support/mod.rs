@@ -8,9 +8,12 @@
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::Builder;
+
+pub mod pki;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
@@ -24,6 +27,16 @@ pub struct Seen {
     pub body: String,
     /// Which connection, counted from 0.
     pub connection: usize,
+    pub tls: Tls,
+}
+
+/// What the TLS handshake said about the client.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// The name that the client wants to talk to (SNI).
+    pub server_name: Option<String>,
+    /// The client's certificate.
+    pub client_certificate: Option<Vec<u8>>,
 }
 
 impl Seen {
@@ -140,10 +153,16 @@ fn serve(
     connection: usize,
 ) -> io::Result<()> {
     match tls {
-        None => talk(BufReader::new(stream), handler, seen, connection),
+        None => talk(BufReader::new(stream), handler, seen, connection, |_| Tls::default()),
         Some(config) => {
             let conn = ServerConnection::new(config).map_err(io::Error::other)?;
-            talk(BufReader::new(StreamOwned::new(conn, stream)), handler, seen, connection)
+            talk(BufReader::new(StreamOwned::new(conn, stream)), handler, seen, connection, |stream| {
+                let client_certificate = stream.conn.peer_certificates().and_then(|chain| chain.first());
+                Tls {
+                    server_name: stream.conn.server_name().map(str::to_owned),
+                    client_certificate: client_certificate.map(|der| der.to_vec()),
+                }
+            })
         }
     }
 }
@@ -154,9 +173,19 @@ fn talk<S: Read + Write>(
     handler: &Handler,
     seen: &Mutex<Vec<Seen>>,
     connection: usize,
+    tls: impl Fn(&S) -> Tls,
 ) -> io::Result<()> {
     loop {
-        let Some(request) = read_request(&mut stream, connection)? else { return Ok(()) };
+        let mut request = match read_request(&mut stream, connection) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(()),
+            // As Go's server does with what is no HTTP.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return stream.get_mut().write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+            }
+            Err(error) => return Err(error),
+        };
+        request.tls = tls(stream.get_ref());
         seen.lock().unwrap().push(request.clone());
         let (bytes, close, hang) = match handler(&request) {
             Reply::Keep(bytes) => (bytes, false, false),
@@ -190,5 +219,61 @@ fn read_request(stream: &mut impl BufRead, connection: usize) -> io::Result<Opti
     let length = headers.iter().find(|(n, _)| n == "content-length").and_then(|(_, v)| v.parse().ok());
     let mut body = vec![0; length.unwrap_or(0)];
     stream.read_exact(&mut body)?;
-    Ok(Some(Seen { line, headers, body: String::from_utf8(body).unwrap(), connection }))
+    Ok(Some(Seen { line, headers, body: String::from_utf8(body).unwrap(), connection, tls: Tls::default() }))
+}
+
+/// A directory for one test, removed when the test ends.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new(name: &str) -> Scratch {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// A plugin `./plugin` that runs this shell script, and the lines of a kubeconfig's user that call it.
+    ///
+    /// The command is a link to the shell and the script its argument: an executable that is written and then run
+    /// fails now and then, when another test forks in between ("text file busy").
+    pub fn plugin(&self, script: &str) -> String {
+        let script = self.write("plugin.sh", script);
+        std::os::unix::fs::symlink("/bin/sh", self.path("plugin")).unwrap();
+        format!(
+            "exec:\n  apiVersion: client.authentication.k8s.io/v1\n  interactiveMode: Never\n  command: ./plugin\n  args:\n  - {}",
+            script.display()
+        )
+    }
+
+    /// A kubeconfig of one context, from the lines of the cluster and of the user.
+    pub fn kubeconfig(&self, cluster: &str, user: &str) -> PathBuf {
+        let indented = |text: &str| text.lines().map(|line| format!("    {line}\n")).collect::<String>();
+        self.write(
+            "config",
+            &format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+                 contexts:\n- name: c\n  context: {{cluster: prod, user: dev}}\n\
+                 clusters:\n- name: prod\n  cluster:\n{}users:\n- name: dev\n  user:\n{}",
+                indented(cluster),
+                indented(user)
+            ),
+        )
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
