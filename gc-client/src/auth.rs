@@ -251,28 +251,28 @@ impl ExecPlugin {
             .name("exec-plugin".to_owned())
             .spawn(move || {
                 let mut output = Vec::new();
-                let result = stdout.take(PLUGIN_OUTPUT_BYTES_MAX + 1).read_to_end(&mut output);
+                let mut limited = stdout.take(PLUGIN_OUTPUT_BYTES_MAX + 1);
+                let result = limited.read_to_end(&mut output);
+                // The pipe is closed after this, so that a plugin which that kills is known to have printed too much.
                 let _ = sender.send(result.map(|_| output));
             })
             .map_err(|error| self.error(format!("no thread to read its output: {error}")))?;
         let deadline = Instant::now() + PLUGIN_WITHIN;
-        loop {
-            let ended = child.try_wait().map_err(|error| self.error(error.to_string()))?;
-            match ended {
-                Some(status) if !status.success() => {
-                    return Err(self.error(format!("it failed ({status}); run it by hand to see why")));
-                }
-                Some(_) => break,
+        let status = loop {
+            match child.try_wait().map_err(|error| self.error(error.to_string()))? {
+                Some(status) => break status,
                 None if Instant::now() >= deadline => {
                     return Err(self.error("it did not end within 60 s; run it by hand to see why"));
                 }
                 None => gate.pause(PLUGIN_POLL)?,
             }
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        match receiver.recv_timeout(left) {
+        };
+        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(Ok(output)) if output.len() as u64 > PLUGIN_OUTPUT_BYTES_MAX => {
                 Err(self.error("it printed more than 1 MiB, which is no credential"))
+            }
+            _ if !status.success() => {
+                Err(self.error(format!("it failed ({status}); run it by hand to see why")))
             }
             Ok(Ok(output)) => Ok(output),
             Ok(Err(error)) => Err(self.error(error.to_string())),
@@ -293,11 +293,10 @@ impl ExecPlugin {
         if answer.kind.as_deref() != Some("ExecCredential") {
             return Err(not_a_credential());
         }
-        let answered = answer.api_version.unwrap_or_default();
-        if answered != self.api_version {
+        if answer.api_version.as_deref() != Some(self.api_version.as_str()) {
             let asked = &self.api_version;
             return Err(self.error(format!(
-                "it answers in {answered:?}, the kubeconfig asks for {asked:?}; make them agree"
+                "it does not answer in {asked}; make the kubeconfig's apiVersion and the plugin agree"
             )));
         }
         let status =

@@ -99,7 +99,8 @@ impl Session {
 
     /// The credentials for the next request, renewed first if they are due.
     ///
-    /// A plugin runs under the lock: whoever else needs its answer waits for it. It is bounded, and `gate` ends it.
+    /// A plugin runs under the lock: whoever else needs its answer waits for it. Its time is bounded, and closing the
+    /// gate ends it.
     pub(crate) fn current(&self, gate: &Gate) -> Result<Current, Error> {
         let mut state = self.lock();
         let now = Instant::now();
@@ -169,8 +170,7 @@ impl Session {
 
     /// Puts new credentials and whatever the certificate files hold now into use.
     fn adopt(&self, state: &mut State, credential: Credential) -> Result<(), Error> {
-        let describe =
-            |e: ConfigError| Error::Credentials { source: self.config.auth.describe(), cause: e.to_string() };
+        let describe = |error: ConfigError| credentials_error(&self.config.auth, error);
         let mut material = self.config.tls.read().map_err(describe)?;
         let mut places = self.config.tls.places();
         if let Some(identity) = &credential.identity {
@@ -197,6 +197,18 @@ impl Session {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn credentials_error(auth: &Auth, error: ConfigError) -> Error {
+    let source = auth.describe();
+    let cause = match error {
+        // The source is named already.
+        ConfigError::Field { file, field, cause, mend } if file == source => {
+            format!("{field}: {cause}; {mend}")
+        }
+        other => other.to_string(),
+    };
+    Error::Credentials { source, cause }
 }
 
 fn is_recent(at: Instant, now: Instant) -> bool {

@@ -183,14 +183,14 @@ fn r7_a_plugin_that_fails_is_named_and_its_output_is_not_shown() {
     expect![[r#"
         credentials from the exec plugin PLUGIN: it failed (exit status: 3); run it by hand to see why
         credentials from the exec plugin PLUGIN: it printed no ExecCredential in JSON or YAML; run it by hand to see what it prints
-        credentials from the exec plugin PLUGIN: it answers in "v9", the kubeconfig asks for "client.authentication.k8s.io/v1"; make them agree
+        credentials from the exec plugin PLUGIN: it does not answer in client.authentication.k8s.io/v1; make the kubeconfig's apiVersion and the plugin agree
         credentials from the exec plugin PLUGIN: it gave neither a token nor a client certificate
         credentials from the exec plugin PLUGIN: its answer has no status; is it up to date?
         credentials from the exec plugin PLUGIN: it gave only one of clientCertificateData and clientKeyData
         credentials from the exec plugin PLUGIN: its expirationTimestamp is no RFC 3339 time, such as 2026-01-31T12:00:00Z
-        credentials from the exec plugin PLUGIN: the exec plugin PLUGIN: status.token: the token cannot stand in an HTTP header; write the token on one line, without control characters
-        credentials from the exec plugin PLUGIN: the exec plugin PLUGIN: status.clientCertificateData: there is no certificate in it; give certificates in PEM, from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----
-        credentials from the exec plugin PLUGIN: it failed (exit status: 141); run it by hand to see why
+        credentials from the exec plugin PLUGIN: status.token: the token cannot stand in an HTTP header; write the token on one line, without control characters
+        credentials from the exec plugin PLUGIN: status.clientCertificateData: there is no certificate in it; give certificates in PEM, from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----
+        credentials from the exec plugin PLUGIN: it printed more than 1 MiB, which is no credential
     "#]].assert_eq(&errors);
 }
 

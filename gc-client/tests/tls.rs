@@ -127,6 +127,24 @@ fn r1_a_client_certificate_lets_in_and_none_or_a_foreign_one_does_not() {
     assert_eq!(server.seen().len(), 1);
 }
 
+#[test]
+fn r1_a_client_certificate_may_come_from_a_plugin() {
+    let (servers, clients) = (Authority::new("servers"), Authority::new("clients"));
+    let server = Server::tls(servers.server_config(&["127.0.0.1"], Some(&clients)), version);
+    let scratch = Scratch::new("exec-certificate");
+    let leaf = clients.client();
+    let status = serde_json::json!({"clientCertificateData": leaf.certificate, "clientKeyData": leaf.key});
+    let answer = serde_json::json!({
+        "kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1", "status": status,
+    });
+    let cluster = format!("server: {}\ncertificate-authority-data: {}", server.url(), data(&servers.pem()));
+    let client = client(&scratch, &cluster, &scratch.plugin(&format!("cat <<'END'\n{answer}\nEND")));
+    assert_eq!(client.server_version(), Ok("v1.36.3".into()));
+    let seen = &server.seen()[0];
+    assert_eq!(seen.tls.client_certificate, Some(der(&leaf.certificate).to_vec()));
+    assert_eq!(seen.header("authorization"), "");
+}
+
 /// A server that takes every client of the authority, but answers 401 to all but the one certificate; and a client
 /// whose certificate files hold another one.
 fn rotating(scratch: &Scratch, clients: &Authority, accepted: &Leaf) -> (Server, Client) {
