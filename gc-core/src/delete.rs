@@ -1,0 +1,515 @@
+//! Attempt to delete: from a node of the graph to a verdict and its execution, one request at a time (D1 to D17).
+
+use std::time::Duration;
+
+use gc_graph::{Coordinate, Uid};
+
+use crate::finalizer::{RemoveFinalizer, describe};
+use crate::patch;
+use crate::state::{Absence, Known, State};
+use crate::{
+    Class, FOREGROUND_FINALIZER, Facts, LiveObject, ORPHAN_FINALIZER, Outcome, OwnerReference, PatchKind,
+    Propagation, Reply, Request, Step, Target, Verdict, Why, verdict,
+};
+
+/// A delete that meets a busy object is repeated at once this often, each time on the version just read (D11).
+const DELETES_MAX: u32 = 10;
+/// How often one attempt decides afresh because the object changed under it, before the queue spaces it out.
+const DECISIONS_MAX: u32 = 4;
+
+/// One attempt at one node. Step it with `None` first, then with the reply to each request, until it is done.
+///
+/// ```
+/// use gc_core::{DeleteAttempt, Options, Outcome, State, Step, Why};
+/// use std::time::Duration;
+///
+/// let mut state = State::new(Options::default());
+/// let mut attempt = DeleteAttempt::new(gc_graph::Uid::new("a-uid-that-the-graph-does-not-hold"));
+/// let step = attempt.step(&mut state, Duration::ZERO, None);
+/// assert_eq!(step, Step::Done(Outcome::Forget(Why::LeftGraph)));
+/// ```
+#[derive(Clone, Debug)]
+pub struct DeleteAttempt {
+    uid: Uid,
+    stage: Stage,
+    decisions: u32,
+}
+
+/// The node as it was when the attempt began.
+#[derive(Clone, Debug)]
+struct Item {
+    coordinate: Coordinate,
+    target: Target,
+    is_virtual: bool,
+}
+
+/// Where the attempt stands; each stage but the first and the last waits for one reply.
+#[derive(Clone, Debug)]
+enum Stage {
+    Start,
+    ReadItem(Item),
+    ReadOwner(Item, Classified),
+    /// The patch of D8.
+    RemoveReferences(Item, Removal),
+    /// The patch of D9, before the deletion.
+    Unblock(Item, Decided, PatchKind),
+    Delete(Item, Decided),
+    /// The object is read again after a delete met a conflict.
+    Reread(Item, Decided),
+    RemoveFinalizer(RemoveFinalizer),
+    Done(Outcome),
+}
+
+/// The live object and the classes of its first references.
+#[derive(Clone, Debug)]
+struct Classified {
+    live: LiveObject,
+    classes: Vec<Class>,
+}
+
+/// The live object, and the places of the references that go.
+#[derive(Clone, Debug)]
+struct Removal {
+    live: LiveObject,
+    places: Vec<usize>,
+    kind: PatchKind,
+}
+
+/// The live object that is to be deleted, why, and how.
+#[derive(Clone, Debug)]
+struct Decided {
+    live: LiveObject,
+    classes: Vec<Class>,
+    policy: Propagation,
+    deletes: u32,
+}
+
+impl DeleteAttempt {
+    /// An attempt at the node with this UID.
+    pub fn new(uid: Uid) -> DeleteAttempt {
+        DeleteAttempt { uid, stage: Stage::Start, decisions: 0 }
+    }
+
+    /// The node's UID.
+    pub fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    /// Takes the reply to the last request and gives the next one, or the outcome. `now` is the time since any fixed
+    /// moment, the same for all attempts on this state.
+    pub fn step(&mut self, state: &mut State, now: Duration, reply: Option<Reply>) -> Step {
+        let stage = std::mem::replace(&mut self.stage, Stage::Start);
+        let step = match (stage, reply) {
+            (Stage::Start, _) => self.start(state),
+            (Stage::Done(outcome), _) => Step::Done(outcome),
+            (Stage::RemoveFinalizer(mut removal), reply) => {
+                let step = removal.step(self.has_no_blocking_dependents(state), reply);
+                self.stage = Stage::RemoveFinalizer(removal);
+                step
+            }
+            (Stage::ReadItem(item), Some(reply)) => self.item_read(state, now, item, reply),
+            (Stage::ReadOwner(item, classified), Some(reply)) => {
+                self.owner_read(state, now, item, classified, reply)
+            }
+            (Stage::RemoveReferences(item, removal), Some(reply)) => {
+                self.references_removed(state, now, item, removal, reply)
+            }
+            (Stage::Unblock(item, decided, kind), Some(reply)) => {
+                self.unblocked(state, now, (item, decided, kind), reply)
+            }
+            (Stage::Delete(item, decided), Some(reply)) => self.deleted(state, now, item, decided, reply),
+            (Stage::Reread(item, decided), Some(reply)) => self.reread(state, now, item, decided, reply),
+            (_, None) => retry(describe(None)),
+        };
+        if let Step::Done(outcome) = &step {
+            self.stage = Stage::Done(outcome.clone());
+        }
+        step
+    }
+
+    /// D1, D3, D4, D17: what the graph alone can settle costs no request.
+    fn start(&mut self, state: &mut State) -> Step {
+        let Some(node) = state.graph().get(&self.uid) else { return forget(Why::LeftGraph) };
+        if node.is_deleting_dependents() {
+            return self.deleting_dependents(state);
+        }
+        if node.is_being_deleted() {
+            return forget(Why::BeingDeleted);
+        }
+        if !node.is_virtual() {
+            if node.owner_references().next().is_none() {
+                return forget(Why::NoOwners);
+            }
+            if state.all_owners_alive(&node) {
+                return forget(Why::OwnerAlive);
+            }
+        }
+        let (coordinate, is_virtual) = (node.coordinate(), node.is_virtual());
+        match state.target(&coordinate) {
+            Some(target) => {
+                let request = Request::Read(target.clone());
+                self.stage = Stage::ReadItem(Item { coordinate, target, is_virtual });
+                Step::Call(request)
+            }
+            None => self.item_unresolved(state, &coordinate),
+        }
+    }
+
+    fn item_unresolved(&self, state: &mut State, coordinate: &Coordinate) -> Step {
+        if state.kinds().resolve(&coordinate.api_version, &coordinate.kind).is_some() {
+            // Namespaced, but without a namespace: only a cluster-scoped dependent can have named it so (D6).
+            return forget(Why::UnresolvableOwner);
+        }
+        self.wait_for_kind(state, &coordinate.api_version, &coordinate.kind)
+    }
+
+    fn wait_for_kind(&self, state: &mut State, api_version: &str, kind: &str) -> Step {
+        state.park(&self.uid, api_version, kind);
+        Step::Done(Outcome::WaitForKind { api_version: api_version.into(), kind: kind.into() })
+    }
+
+    /// D3.
+    fn deleting_dependents(&mut self, state: &mut State) -> Step {
+        let Some(node) = state.graph().get(&self.uid) else { return forget(Why::LeftGraph) };
+        if node.blocking_dependents().next().is_some() {
+            // One that is being deleted is on its way; the observation of its end brings this item back.
+            let idle: Vec<Uid> =
+                node.blocking_dependents().filter(|d| !d.is_being_deleted()).map(|d| d.uid()).collect();
+            return if idle.is_empty() {
+                forget(Why::WaitsForDependents)
+            } else {
+                Step::Done(Outcome::Enqueue(idle))
+            };
+        }
+        let coordinate = node.coordinate();
+        match RemoveFinalizer::new(state, &coordinate, FOREGROUND_FINALIZER) {
+            Some(mut removal) => {
+                let step = removal.step(true, None);
+                self.stage = Stage::RemoveFinalizer(removal);
+                step
+            }
+            None => self.wait_for_kind(state, &coordinate.api_version, &coordinate.kind),
+        }
+    }
+
+    fn has_no_blocking_dependents(&self, state: &State) -> bool {
+        state.graph().get(&self.uid).is_none_or(|node| node.blocking_dependents().next().is_none())
+    }
+
+    /// D2.
+    fn item_read(&mut self, state: &mut State, now: Duration, item: Item, reply: Reply) -> Step {
+        match reply {
+            Reply::Object(live) if Uid::new(&live.uid) == self.uid => {
+                if item.is_virtual {
+                    // It exists and its watch will show it. If that watch missed it, being born and gone during an
+                    // outage, nothing but another read would ever tell (kubernetes/kubernetes#56121).
+                    return retry("it exists, but no watch has shown it yet".into());
+                }
+                self.decide(state, item, live)
+            }
+            Reply::Object(_) | Reply::NotFound { proof: true } => self.gone(state, now, &item),
+            other => retry(describe(Some(other))),
+        }
+    }
+
+    /// The item's name is free or belongs to another object. The watch of an observed item will say so too: it is
+    /// given time to, since a virtual deletion sends the item's dependents on their way.
+    fn gone(&self, state: &mut State, now: Duration, item: &Item) -> Step {
+        if state.graph().get(&self.uid).is_none() {
+            return forget(Why::Gone);
+        }
+        match state.weigh_absence(&item.coordinate, now) {
+            Absence::Proved => Step::Done(Outcome::VirtuallyDeleted(item.coordinate.clone())),
+            Absence::Unconfirmed(delay) => Step::Done(Outcome::RetryAfter(
+                delay,
+                format!("{} is gone for a read, but not for the watch", item.target),
+            )),
+        }
+    }
+
+    fn decide(&mut self, state: &mut State, item: Item, live: LiveObject) -> Step {
+        if live.being_deleted {
+            return forget(Why::BeingDeleted);
+        }
+        if live.owner_references.is_empty() {
+            return forget(Why::NoOwners);
+        }
+        self.decisions += 1;
+        if DECISIONS_MAX < self.decisions {
+            return retry("it changes faster than it can be decided".into());
+        }
+        self.classify(state, item, Classified { live, classes: Vec::new() })
+    }
+
+    /// D5: asks the state about each reference, and the server where the state cannot know.
+    fn classify(&mut self, state: &mut State, item: Item, mut so_far: Classified) -> Step {
+        while let Some(reference) = so_far.live.owner_references.get(so_far.classes.len()) {
+            match state.classify(reference, &item.target.namespace) {
+                Known::Class(class) => so_far.classes.push(class),
+                Known::Ask(target) => {
+                    self.stage = Stage::ReadOwner(item, so_far);
+                    return Step::Call(Request::Read(target));
+                }
+                Known::KindNotServed => {
+                    return self.wait_for_kind(state, &reference.api_version, &reference.kind);
+                }
+                Known::Unresolvable => return forget(Why::UnresolvableOwner),
+            }
+        }
+        self.execute(state, item, so_far)
+    }
+
+    /// D5, D16.
+    fn owner_read(
+        &mut self,
+        state: &mut State,
+        now: Duration,
+        item: Item,
+        mut classified: Classified,
+        reply: Reply,
+    ) -> Step {
+        let Some(reference) = classified.live.owner_references.get(classified.classes.len()) else {
+            return retry(describe(Some(reply)));
+        };
+        match reply {
+            Reply::Object(owner) if owner.uid == reference.uid => {
+                classified.classes.push(State::class_of_live_owner(&owner));
+            }
+            Reply::Object(_) | Reply::NotFound { proof: true } => {
+                let Some(owner) = owner_coordinate(state, reference, &item) else {
+                    return retry("the owner's kind has just stopped being served".into());
+                };
+                match state.weigh_absence(&owner, now) {
+                    Absence::Proved => {
+                        state.owner_is_absent(owner);
+                        classified.classes.push(Class::Dangling);
+                    }
+                    Absence::Unconfirmed(delay) => {
+                        let reason = format!("owner {owner} is absent for a read; that is to be confirmed");
+                        return Step::Done(Outcome::RetryAfter(delay, reason));
+                    }
+                }
+            }
+            other => {
+                let (kind, name) = (&reference.kind, &reference.name);
+                return retry(format!("owner {kind} {name}: {}", describe(Some(other))));
+            }
+        }
+        self.classify(state, item, classified)
+    }
+
+    /// D8 to D10.
+    fn execute(&mut self, state: &mut State, item: Item, classified: Classified) -> Step {
+        let Classified { live, classes } = classified;
+        match self.verdict(state, &live, &classes) {
+            Verdict::Keep => forget(Why::OwnerAlive),
+            Verdict::RemoveReferences(places) => self.remove_references(state, item, live, places),
+            Verdict::Delete { policy, unblock } => {
+                let blocks = live.owner_references.iter().any(OwnerReference::blocks);
+                let decided = Decided { live, classes, policy, deletes: 0 };
+                if unblock && blocks {
+                    self.unblock(state, item, decided)
+                } else {
+                    self.delete(item, decided)
+                }
+            }
+        }
+    }
+
+    fn verdict(&self, state: &State, live: &LiveObject, classes: &[Class]) -> Verdict {
+        let node = state.graph().get(&self.uid);
+        verdict(&Facts {
+            classes,
+            has_dependents: node.is_some_and(|node| node.has_dependents()),
+            has_dependent_deleting_dependents: node
+                .is_some_and(|node| node.dependents().any(|dependent| dependent.is_deleting_dependents())),
+            has_orphan_finalizer: live.has_finalizer(ORPHAN_FINALIZER),
+            has_foreground_finalizer: live.has_finalizer(FOREGROUND_FINALIZER),
+        })
+    }
+
+    /// D8, D12: on the version that the decision was made on, so that a reference that was mended meanwhile stays.
+    fn remove_references(&mut self, state: &State, item: Item, live: LiveObject, places: Vec<usize>) -> Step {
+        let gone: Vec<&str> = places.iter().map(|&i| live.owner_references[i].uid.as_str()).collect();
+        let stays = |i: usize| !places.contains(&i);
+        // A strategic merge patch removes by UID alone: where a reference that stays has the UID of one that goes
+        // (somebody wrote a second one with wrong coordinates), it would take both.
+        let shares_uid = (0..live.owner_references.len())
+            .any(|i| stays(i) && gone.contains(&live.owner_references[i].uid.as_str()));
+        let strategic = !shares_uid && state.takes_strategic_merge(&item.target.resource);
+        let (kind, body) = if strategic {
+            let body = patch::strategic_remove(&live.uid, Some(&live.resource_version), &gone);
+            (PatchKind::StrategicMerge, body)
+        } else {
+            let remain: Vec<OwnerReference> = (0..live.owner_references.len())
+                .filter(|&i| stays(i))
+                .map(|i| live.owner_references[i].clone())
+                .collect();
+            (PatchKind::JsonMerge, patch::merge_references(&live, &remain))
+        };
+        let request = Request::Patch { target: item.target.clone(), kind, body };
+        self.stage = Stage::RemoveReferences(item, Removal { live, places, kind });
+        Step::Call(request)
+    }
+
+    fn references_removed(
+        &mut self,
+        state: &mut State,
+        now: Duration,
+        item: Item,
+        removal: Removal,
+        reply: Reply,
+    ) -> Step {
+        match reply {
+            Reply::Object(_) => forget(Why::ReferencesRemoved(removal.places.len())),
+            Reply::UnsupportedMediaType if removal.kind == PatchKind::StrategicMerge => {
+                state.note_json_merge_only(&item.target.resource);
+                self.remove_references(state, item, removal.live, removal.places)
+            }
+            Reply::NotFound { proof: true } => self.gone(state, now, &item),
+            Reply::Conflict => self.decide_afresh(item),
+            other => retry(format!("owner references of {} stay: {}", item.target, describe(Some(other)))),
+        }
+    }
+
+    /// D9, D12.
+    fn unblock(&mut self, state: &State, item: Item, decided: Decided) -> Step {
+        let live = &decided.live;
+        let (kind, body) = if state.takes_strategic_merge(&item.target.resource) && !has_duplicate_uids(live)
+        {
+            (PatchKind::StrategicMerge, patch::strategic_unblock(live))
+        } else {
+            let unblocked: Vec<_> = live.owner_references.iter().map(patch::unblocked).collect();
+            (PatchKind::JsonMerge, patch::merge_references(live, &unblocked))
+        };
+        let request = Request::Patch { target: item.target.clone(), kind, body };
+        self.stage = Stage::Unblock(item, decided, kind);
+        Step::Call(request)
+    }
+
+    fn unblocked(
+        &mut self,
+        state: &mut State,
+        now: Duration,
+        was: (Item, Decided, PatchKind),
+        reply: Reply,
+    ) -> Step {
+        let (item, decided, kind) = was;
+        match reply {
+            // The patch moved the version; the owners that the verdict rests on are the same ones.
+            Reply::Object(live) if same_owners(&live, &decided.live) && !live.being_deleted => {
+                self.delete(item, Decided { live, ..decided })
+            }
+            Reply::UnsupportedMediaType if kind == PatchKind::StrategicMerge => {
+                state.note_json_merge_only(&item.target.resource);
+                self.unblock(state, item, decided)
+            }
+            Reply::NotFound { proof: true } => self.gone(state, now, &item),
+            Reply::Object(_) | Reply::Conflict => self.decide_afresh(item),
+            other => retry(format!("{} not made non-blocking: {}", item.target, describe(Some(other)))),
+        }
+    }
+
+    /// D11: the only place that deletes, always with the UID and the version on which the decision was made.
+    fn delete(&mut self, item: Item, decided: Decided) -> Step {
+        if decided.live.resource_version.is_empty() || decided.live.uid.is_empty() {
+            return retry(format!("{} was read without a UID or a version: never deleted so", item.target));
+        }
+        let request = Request::Delete {
+            target: item.target.clone(),
+            uid: self.uid.clone(),
+            resource_version: decided.live.resource_version.clone(),
+            policy: decided.policy,
+        };
+        self.stage = Stage::Delete(item, decided);
+        Step::Call(request)
+    }
+
+    fn deleted(
+        &mut self,
+        state: &mut State,
+        now: Duration,
+        item: Item,
+        decided: Decided,
+        reply: Reply,
+    ) -> Step {
+        match reply {
+            Reply::Deleted | Reply::Object(_) => forget(Why::Deleted(decided.policy)),
+            Reply::NotFound { proof: true } => self.gone(state, now, &item),
+            Reply::Conflict => {
+                let request = Request::Read(item.target.clone());
+                self.stage = Stage::Reread(item, decided);
+                Step::Call(request)
+            }
+            other => retry(format!("{} not deleted: {}", item.target, describe(Some(other)))),
+        }
+    }
+
+    /// D11: the same references at another version are deleted again at once; anything else is decided afresh.
+    fn reread(&mut self, state: &mut State, now: Duration, item: Item, was: Decided, reply: Reply) -> Step {
+        let live = match reply {
+            Reply::Object(live) if Uid::new(&live.uid) == self.uid => live,
+            Reply::Object(_) | Reply::NotFound { proof: true } => return self.gone(state, now, &item),
+            other => return retry(describe(Some(other))),
+        };
+        if live.being_deleted {
+            return forget(Why::BeingDeleted);
+        }
+        if live.owner_references != was.live.owner_references {
+            return self.decide(state, item, live);
+        }
+        let deletes = was.deletes + 1;
+        if DELETES_MAX <= deletes || live.resource_version == was.live.resource_version {
+            return retry(format!("{} not deleted: somebody else keeps writing to it", item.target));
+        }
+        match self.verdict(state, &live, &was.classes) {
+            // Its finalizers may name another policy now. Nothing that was dangling or waiting comes back to life.
+            Verdict::Delete { policy, unblock: false } => {
+                self.delete(item, Decided { live, policy, deletes, classes: was.classes })
+            }
+            _ => self.decide(state, item, live),
+        }
+    }
+
+    fn decide_afresh(&mut self, item: Item) -> Step {
+        let request = Request::Read(item.target.clone());
+        self.stage = Stage::ReadItem(item);
+        Step::Call(request)
+    }
+}
+
+/// The coordinate that a reference means, seen from the item (D5): in the item's namespace when its kind is
+/// namespaced, in none otherwise.
+fn owner_coordinate(state: &State, reference: &OwnerReference, item: &Item) -> Option<Coordinate> {
+    let resource = state.kinds().resolve(&reference.api_version, &reference.kind)?;
+    Some(Coordinate {
+        kind: reference.kind.clone(),
+        api_version: reference.api_version.clone(),
+        namespace: if resource.namespaced { item.target.namespace.clone() } else { String::new() },
+        name: reference.name.clone(),
+        uid: Uid::new(&reference.uid),
+    })
+}
+
+/// Whether two versions name the same owners in the same order; what they say of blocking does not matter.
+fn same_owners(a: &LiveObject, b: &LiveObject) -> bool {
+    let owners = |live: &LiveObject| -> Vec<_> {
+        let refs = live.owner_references.iter();
+        refs.map(|r| (r.api_version.clone(), r.kind.clone(), r.name.clone(), r.uid.clone())).collect()
+    };
+    owners(a) == owners(b)
+}
+
+fn has_duplicate_uids(live: &LiveObject) -> bool {
+    let mut uids: Vec<&str> = live.owner_references.iter().map(|r| r.uid.as_str()).collect();
+    uids.sort_unstable();
+    uids.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+fn forget(why: Why) -> Step {
+    Step::Done(Outcome::Forget(why))
+}
+
+fn retry(reason: String) -> Step {
+    Step::Done(Outcome::Retry(reason))
+}

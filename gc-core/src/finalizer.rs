@@ -1,0 +1,101 @@
+//! Removing one of our two finalizers from an owner (D13).
+
+use gc_graph::{Coordinate, Uid};
+
+use crate::{Outcome, PatchKind, Reply, Request, State, Step, Target, Why, patch};
+
+/// After this many conflicts in a row the item goes back to the queue: somebody writes faster than we read.
+const CONFLICTS_MAX: u32 = 10;
+
+/// Reads the owner, and patches the finalizers that remain onto the version just read.
+#[derive(Clone, Debug)]
+pub(crate) struct RemoveFinalizer {
+    uid: Uid,
+    target: Target,
+    finalizer: &'static str,
+    conflicts: u32,
+    asked: Asked,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    Read,
+    Patch,
+}
+
+impl RemoveFinalizer {
+    /// `None` when the kind does not resolve.
+    pub(crate) fn new(state: &State, owner: &Coordinate, finalizer: &'static str) -> Option<RemoveFinalizer> {
+        let target = state.target(owner)?;
+        Some(RemoveFinalizer {
+            uid: owner.uid.clone(),
+            target,
+            finalizer,
+            conflicts: 0,
+            asked: Asked::Nothing,
+        })
+    }
+
+    /// The first step has no reply. The caller checks before each patch that the finalizer may still go:
+    /// `may_go` says so, from the graph as it is now.
+    pub(crate) fn step(&mut self, may_go: bool, reply: Option<Reply>) -> Step {
+        match (self.asked, reply) {
+            (_, Some(Reply::NotFound { proof: true })) => Step::Done(Outcome::Forget(Why::Gone)),
+            (_, Some(Reply::NotFound { proof: false })) => self.retry("the path is not served"),
+            (Asked::Nothing, _) => self.read(),
+            (Asked::Read, Some(Reply::Object(live))) => {
+                if Uid::new(&live.uid) != self.uid {
+                    return Step::Done(Outcome::Forget(Why::Gone));
+                }
+                // A finalizer is ours to take only from an object that is being deleted.
+                if !live.has_finalizer(self.finalizer) || !live.being_deleted {
+                    return Step::Done(Outcome::Forget(Why::FinalizerRemoved(self.finalizer)));
+                }
+                if !may_go {
+                    return self.retry("a new dependent appeared");
+                }
+                self.asked = Asked::Patch;
+                Step::Call(Request::Patch {
+                    target: self.target.clone(),
+                    kind: PatchKind::JsonMerge,
+                    body: patch::merge_finalizers(&live, self.finalizer),
+                })
+            }
+            (Asked::Patch, Some(Reply::Object(_) | Reply::Deleted)) => {
+                Step::Done(Outcome::Forget(Why::FinalizerRemoved(self.finalizer)))
+            }
+            (Asked::Patch, Some(Reply::Conflict | Reply::Invalid(_))) if self.conflicts < CONFLICTS_MAX => {
+                self.conflicts += 1;
+                self.read()
+            }
+            (_, reply) => self.retry(&describe(reply)),
+        }
+    }
+
+    fn read(&mut self) -> Step {
+        self.asked = Asked::Read;
+        Step::Call(Request::Read(self.target.clone()))
+    }
+
+    fn retry(&self, reason: &str) -> Step {
+        let finalizer = self.finalizer;
+        Step::Done(Outcome::Retry(format!("finalizer {finalizer} of {} not removed: {reason}", self.target)))
+    }
+}
+
+/// What an unexpected reply says, for a retry's reason.
+pub(crate) fn describe(reply: Option<Reply>) -> String {
+    match reply {
+        Some(Reply::Failed(reason)) => reason,
+        Some(Reply::Invalid(reason)) => format!("the server refused the change: {reason}"),
+        Some(Reply::Conflict) => "somebody else keeps writing to it".into(),
+        Some(Reply::UnsupportedMediaType) => "the server does not take this patch format".into(),
+        Some(Reply::NotFound { proof: true }) => "not found".into(),
+        Some(Reply::NotFound { proof: false }) => {
+            "404 without naming the object: the path is not served, which proves nothing".into()
+        }
+        Some(Reply::Object(_) | Reply::Deleted) => "an answer that does not fit the request".into(),
+        None => "no answer".into(),
+    }
+}

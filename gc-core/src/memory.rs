@@ -1,0 +1,216 @@
+//! Bounded memory of coordinates: absent owners (G10), orphaned owners, and doubts (D16).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use gc_graph::{Coordinate, Uid};
+use hashbrown::HashMap;
+
+/// A bounded set of coordinates; when it is full the one least recently used goes.
+///
+/// Keyed by the whole coordinate, never by the UID alone: one dependent with a wrong namespace must not condemn the
+/// others (kubernetes/kubernetes#65200).
+#[derive(Clone, Debug)]
+pub struct Coordinates {
+    /// By UID first, so that a look-up needs no owned coordinate; a UID has more than one coordinate only when
+    /// somebody wrote a wrong one.
+    by_uid: HashMap<Uid, Vec<(Coordinate, u64)>>,
+    /// In order of use, with stale entries that are skipped; never longer than twice the capacity.
+    order: VecDeque<(Coordinate, u64)>,
+    len: usize,
+    capacity: usize,
+    clock: u64,
+}
+
+impl Coordinates {
+    /// An empty set that holds at most `capacity` coordinates.
+    pub fn new(capacity: usize) -> Coordinates {
+        Coordinates { by_uid: HashMap::new(), order: VecDeque::new(), len: 0, capacity, clock: 0 }
+    }
+
+    /// How many coordinates it holds.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Remembers a coordinate, or marks it as just used.
+    pub fn insert(&mut self, coordinate: Coordinate) {
+        if self.touch(&coordinate) {
+            return;
+        }
+        if self.len == self.capacity {
+            self.evict();
+        }
+        self.clock += 1;
+        self.order.push_back((coordinate.clone(), self.clock));
+        self.by_uid.entry(coordinate.uid.clone()).or_default().push((coordinate, self.clock));
+        self.len += 1;
+    }
+
+    /// Whether exactly this coordinate is remembered; marks it as just used.
+    pub fn contains(&mut self, coordinate: &Coordinate) -> bool {
+        self.touch(coordinate)
+    }
+
+    /// Whether any coordinate with this UID is remembered.
+    pub fn knows_uid(&self, uid: &Uid) -> bool {
+        self.by_uid.contains_key(uid)
+    }
+
+    /// Forgets every coordinate with this UID.
+    pub fn remove_uid(&mut self, uid: &Uid) {
+        if let Some(gone) = self.by_uid.remove(uid) {
+            self.len -= gone.len();
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = Coordinates::new(self.capacity);
+    }
+
+    fn touch(&mut self, coordinate: &Coordinate) -> bool {
+        let Some(entries) = self.by_uid.get_mut(&coordinate.uid) else { return false };
+        let Some(entry) = entries.iter_mut().find(|(known, _)| known == coordinate) else { return false };
+        self.clock += 1;
+        entry.1 = self.clock;
+        self.order.push_back((coordinate.clone(), self.clock));
+        if self.capacity.saturating_mul(2) < self.order.len() {
+            self.drop_stale();
+        }
+        true
+    }
+
+    fn evict(&mut self) {
+        while let Some((coordinate, used)) = self.order.pop_front() {
+            let Some(entries) = self.by_uid.get_mut(&coordinate.uid) else { continue };
+            let Some(i) = entries.iter().position(|(known, at)| *known == coordinate && *at == used) else {
+                continue;
+            };
+            entries.swap_remove(i);
+            if entries.is_empty() {
+                self.by_uid.remove(&coordinate.uid);
+            }
+            self.len -= 1;
+            return;
+        }
+    }
+
+    fn drop_stale(&mut self) {
+        let by_uid = &self.by_uid;
+        self.order.retain(|(coordinate, used)| {
+            by_uid
+                .get(&coordinate.uid)
+                .is_some_and(|entries| entries.iter().any(|(known, at)| known == coordinate && at == used))
+        });
+    }
+}
+
+/// Absences that were read but are not believed yet (D16): how often each was read, and when last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Doubts {
+    reads: HashMap<Coordinate, (u32, Duration)>,
+}
+
+/// A doubt is looked at again within seconds; what is older belongs to an item that has been decided otherwise.
+const DOUBT_AGE_MAX: Duration = Duration::from_secs(600);
+/// More doubts at once than workers could ever hold means that the oldest are abandoned ones.
+const DOUBTS_MAX: usize = 10_000;
+
+impl Doubts {
+    /// Notes a read that found `coordinate` absent, and says how many such reads, each at least `spacing` after the
+    /// one before, there have been.
+    pub(crate) fn note(&mut self, coordinate: &Coordinate, now: Duration, spacing: Duration) -> u32 {
+        if let Some((count, last)) = self.reads.get_mut(coordinate) {
+            if spacing <= now.saturating_sub(*last) {
+                *count = count.saturating_add(1);
+                *last = now;
+            }
+            return *count;
+        }
+        if DOUBTS_MAX <= self.reads.len() {
+            self.reads.retain(|_, (_, last)| now.saturating_sub(*last) < DOUBT_AGE_MAX);
+            if DOUBTS_MAX <= self.reads.len() {
+                // Forgetting doubts only delays: each absence is then read once more.
+                self.reads.clear();
+            }
+        }
+        self.reads.insert(coordinate.clone(), (1, now));
+        1
+    }
+
+    pub(crate) fn settle(&mut self, coordinate: &Coordinate) {
+        if !self.reads.is_empty() {
+            self.reads.remove(coordinate);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.reads.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(namespace: &str, uid: &str) -> Coordinate {
+        Coordinate {
+            kind: "ConfigMap".into(),
+            api_version: "v1".into(),
+            namespace: namespace.into(),
+            name: "owner".into(),
+            uid: Uid::new(uid),
+        }
+    }
+
+    #[test]
+    fn g10_the_key_is_the_whole_coordinate() {
+        let mut absent = Coordinates::new(10);
+        absent.insert(at("b", "u"));
+        assert!(absent.contains(&at("b", "u")));
+        assert!(!absent.contains(&at("a", "u")), "kubernetes/kubernetes#65200");
+        assert!(!absent.contains(&at("", "u")));
+    }
+
+    #[test]
+    fn g10_the_least_recently_used_goes_first() {
+        let mut absent = Coordinates::new(2);
+        absent.insert(at("a", "1"));
+        absent.insert(at("a", "2"));
+        assert!(absent.contains(&at("a", "1")));
+        absent.insert(at("a", "3"));
+        assert_eq!(absent.len(), 2);
+        assert!(absent.contains(&at("a", "1")) && !absent.contains(&at("a", "2")));
+    }
+
+    #[test]
+    fn g10_memory_stays_bounded_under_use() {
+        let mut absent = Coordinates::new(100);
+        for i in 0..10_000 {
+            absent.insert(at("a", &i.to_string()));
+            absent.contains(&at("a", &(i / 2).to_string()));
+        }
+        assert_eq!(absent.len(), 100);
+        assert!(absent.order.len() <= 201 && absent.by_uid.len() == 100);
+        absent.remove_uid(&Uid::new("9999"));
+        assert_eq!(absent.len(), 99);
+    }
+
+    #[test]
+    fn d16_reads_close_together_count_once() {
+        let mut doubts = Doubts::default();
+        let spacing = Duration::from_secs(2);
+        let at = at("a", "1");
+        assert_eq!(doubts.note(&at, Duration::from_secs(10), spacing), 1);
+        assert_eq!(doubts.note(&at, Duration::from_secs(11), spacing), 1);
+        assert_eq!(doubts.note(&at, Duration::from_secs(12), spacing), 2);
+        doubts.settle(&at);
+        assert_eq!(doubts.note(&at, Duration::from_secs(13), spacing), 1);
+    }
+}

@@ -1,0 +1,224 @@
+//! Attempt to orphan: the dependents lose their references first, the owner its finalizer last (O1, O2).
+
+use std::time::Duration;
+
+use gc_graph::{Coordinate, Uid};
+use hashbrown::HashSet;
+
+use crate::finalizer::{RemoveFinalizer, describe};
+use crate::{
+    LiveObject, ORPHAN_FINALIZER, Outcome, OwnerReference, PatchKind, Reply, Request, State, Step, Target,
+    Why, patch,
+};
+
+/// How often one attempt looks for dependents that appeared while it released others, before the queue spaces it out.
+const ROUNDS_MAX: u32 = 10;
+/// A dependent that meets this many conflicts in a row fails this attempt at its owner.
+const CONFLICTS_MAX: u32 = 10;
+
+/// What an orphan attempt wants next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrphanStep {
+    /// Run each of these to its end, in any order and in parallel with a bound of the caller's, and give each outcome
+    /// to [`OrphanAttempt::released`]; then step again without a reply.
+    Release(Vec<ReleaseAttempt>),
+    /// Send this request and step again with its reply.
+    Call(Request),
+    /// The attempt is over.
+    Done(Outcome),
+}
+
+/// One attempt at one owner that is being deleted with the finalizer `orphan`.
+#[derive(Clone, Debug)]
+pub struct OrphanAttempt {
+    uid: Uid,
+    rounds: u32,
+    released: HashSet<Uid>,
+    failures: u32,
+    first_failure: Option<Outcome>,
+    removal: Option<RemoveFinalizer>,
+}
+
+impl OrphanAttempt {
+    /// An attempt at the owner with this UID.
+    pub fn new(uid: Uid) -> OrphanAttempt {
+        OrphanAttempt {
+            uid,
+            rounds: 0,
+            released: HashSet::new(),
+            failures: 0,
+            first_failure: None,
+            removal: None,
+        }
+    }
+
+    /// The owner's UID.
+    pub fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    /// Notes how the release of one dependent ended.
+    pub fn released(&mut self, dependent: &Uid, outcome: Outcome) {
+        match outcome {
+            Outcome::Forget(_) => {
+                self.released.insert(dependent.clone());
+            }
+            failure => {
+                self.failures += 1;
+                self.first_failure.get_or_insert(failure);
+            }
+        }
+    }
+
+    /// Step with `None` first and after each release, and with the reply after each call.
+    pub fn step(&mut self, state: &mut State, _now: Duration, reply: Option<Reply>) -> OrphanStep {
+        if let Some(failure) = self.first_failure.take() {
+            // O2: the finalizer stays until every dependent has been released.
+            return match failure {
+                wait @ Outcome::WaitForKind { .. } => OrphanStep::Done(wait),
+                other => {
+                    let n = self.failures;
+                    OrphanStep::Done(Outcome::Retry(format!(
+                        "{n} dependents not orphaned; the first {other}"
+                    )))
+                }
+            };
+        }
+        let late = self.dependents_to_release(state);
+        if let Some(removal) = &mut self.removal {
+            return wrap(removal.step(late.is_empty(), reply));
+        }
+        let Some(owner) = state.graph().get(&self.uid) else { return done(Why::LeftGraph) };
+        if !owner.is_orphaning() {
+            return done(Why::BeingDeleted);
+        }
+        let owner = owner.coordinate();
+        if !late.is_empty() {
+            return self.release(state, &owner, late);
+        }
+        let Some(mut removal) = RemoveFinalizer::new(state, &owner, ORPHAN_FINALIZER) else {
+            state.park(&self.uid, &owner.api_version, &owner.kind);
+            let Coordinate { api_version, kind, .. } = owner;
+            return OrphanStep::Done(Outcome::WaitForKind { api_version, kind });
+        };
+        let step = removal.step(true, None);
+        self.removal = Some(removal);
+        wrap(step)
+    }
+
+    fn release(&mut self, state: &State, owner: &Coordinate, dependents: Vec<Coordinate>) -> OrphanStep {
+        self.rounds += 1;
+        if ROUNDS_MAX < self.rounds {
+            let reason = format!("new dependents of {owner} keep appearing while they are orphaned");
+            return OrphanStep::Done(Outcome::Retry(reason));
+        }
+        let attempts =
+            dependents.into_iter().map(|d| ReleaseAttempt::new(state, d, self.uid.clone())).collect();
+        OrphanStep::Release(attempts)
+    }
+
+    /// The dependents that the graph knows and that this attempt has not released: the graph may not have seen yet
+    /// what we wrote.
+    fn dependents_to_release(&self, state: &State) -> Vec<Coordinate> {
+        let Some(owner) = state.graph().get(&self.uid) else { return Vec::new() };
+        owner.dependents().filter(|d| !self.released.contains(&d.uid())).map(|d| d.coordinate()).collect()
+    }
+}
+
+fn done(why: Why) -> OrphanStep {
+    OrphanStep::Done(Outcome::Forget(why))
+}
+
+fn wrap(step: Step) -> OrphanStep {
+    match step {
+        Step::Call(request) => OrphanStep::Call(request),
+        Step::Done(outcome) => OrphanStep::Done(outcome),
+    }
+}
+
+/// Takes the references to one owner from one dependent (O1, D12).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleaseAttempt {
+    dependent: Coordinate,
+    owner: Uid,
+    target: Option<Target>,
+    conflicts: u32,
+    asked: Asked,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    Strategic,
+    Read,
+    Merge,
+}
+
+impl ReleaseAttempt {
+    fn new(state: &State, dependent: Coordinate, owner: Uid) -> ReleaseAttempt {
+        let target = state.target(&dependent);
+        ReleaseAttempt { dependent, owner, target, conflicts: 0, asked: Asked::Nothing }
+    }
+
+    /// The dependent's UID.
+    pub fn uid(&self) -> &Uid {
+        &self.dependent.uid
+    }
+
+    /// Steps as [`crate::DeleteAttempt::step`] does. Any [`Outcome::Forget`] is a success.
+    pub fn step(&mut self, state: &mut State, reply: Option<Reply>) -> Step {
+        let Some(target) = self.target.clone() else {
+            let Coordinate { api_version, kind, .. } = self.dependent.clone();
+            // It is the owner that waits: the dependent needs nothing once it is served again.
+            state.park(&self.owner, &api_version, &kind);
+            return Step::Done(Outcome::WaitForKind { api_version, kind });
+        };
+        match (self.asked, reply) {
+            (_, Some(Reply::NotFound { proof: true })) => Step::Done(Outcome::Forget(Why::Gone)),
+            (Asked::Nothing, _) if state.takes_strategic_merge(&target.resource) => self.strategic(target),
+            (Asked::Nothing, _) => self.read(target),
+            (Asked::Strategic | Asked::Merge, Some(Reply::Object(_))) => {
+                Step::Done(Outcome::Forget(Why::ReferencesRemoved(1)))
+            }
+            (Asked::Strategic, Some(Reply::UnsupportedMediaType)) => {
+                state.note_json_merge_only(&target.resource);
+                self.read(target)
+            }
+            // The UID guard refuses with 409 or 422 when the name belongs to another object; the read tells.
+            (Asked::Strategic | Asked::Merge, Some(Reply::Conflict | Reply::Invalid(_)))
+                if self.conflicts < CONFLICTS_MAX =>
+            {
+                self.conflicts += 1;
+                self.read(target)
+            }
+            (Asked::Read, Some(Reply::Object(live))) => self.merge(target, &live),
+            (_, reply) => Step::Done(Outcome::Retry(format!("{target}: {}", describe(reply)))),
+        }
+    }
+
+    fn strategic(&mut self, target: Target) -> Step {
+        self.asked = Asked::Strategic;
+        let (dependent, owner) = (self.dependent.uid.to_string(), self.owner.to_string());
+        let body = patch::strategic_remove(&dependent, None, &[&owner]);
+        Step::Call(Request::Patch { target, kind: PatchKind::StrategicMerge, body })
+    }
+
+    fn read(&mut self, target: Target) -> Step {
+        self.asked = Asked::Read;
+        Step::Call(Request::Read(target))
+    }
+
+    fn merge(&mut self, target: Target, live: &LiveObject) -> Step {
+        if Uid::new(&live.uid) != self.dependent.uid {
+            return Step::Done(Outcome::Forget(Why::Gone));
+        }
+        let remain: Vec<OwnerReference> =
+            live.owner_references.iter().filter(|r| Uid::new(&r.uid) != self.owner).cloned().collect();
+        if remain.len() == live.owner_references.len() {
+            return Step::Done(Outcome::Forget(Why::ReferencesRemoved(0)));
+        }
+        self.asked = Asked::Merge;
+        let body = patch::merge_references(live, &remain);
+        Step::Call(Request::Patch { target, kind: PatchKind::JsonMerge, body })
+    }
+}

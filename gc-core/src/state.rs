@@ -1,0 +1,360 @@
+//! What decisions are made from: the graph, the kinds, the absent owners, and what waits for a kind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gc_graph::{Coordinate, Effect, Graph, Node, Observation, SourceId, Uid};
+use hashbrown::{HashMap, HashSet};
+
+use crate::memory::{Coordinates, Doubts};
+use crate::{
+    Class, FOREGROUND_FINALIZER, Kinds, LiveObject, ORPHAN_FINALIZER, OwnerReference, Resource, Target,
+};
+
+/// Tunables of the decisions.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many absent owners are remembered (G10). The reference remembers 500; a coordinate is some 200 bytes, so
+    /// that ten times as many cost 1 MB at most and spare a read for each dependent of as many owners.
+    pub absent_owners_max: usize,
+    /// How many orphaned owners are remembered, for dependents that are seen only after the orphaning.
+    pub orphaned_owners_max: usize,
+    /// How many reads that prove an owner absent are asked for where the graph does not hold it as alive (D16).
+    pub absence_confirmations: u32,
+    /// The least time between two such reads, and the time given to a watch that lags behind them.
+    pub confirm_delay: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            absent_owners_max: 5_000,
+            orphaned_owners_max: 5_000,
+            absence_confirmations: 1,
+            confirm_delay: Duration::from_secs(2),
+        }
+    }
+}
+
+/// The collector's whole memory. The caller holds it behind one lock, for microseconds, and never across a request.
+#[derive(Debug)]
+pub struct State {
+    graph: Graph,
+    kinds: Kinds,
+    absent: Coordinates,
+    orphaned: Coordinates,
+    doubts: Doubts,
+    /// Items by the kind that they wait for (D17).
+    waiting_for_kind: HashMap<(String, String), HashSet<Uid>>,
+    /// Resources that answered a strategic merge patch with 415: the next patch goes out as JSON merge at once.
+    json_merge_only: HashSet<Arc<Resource>>,
+    absence_unconfirmed_total: u64,
+    options: Options,
+}
+
+/// What the state alone can say of one reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Class(Class),
+    /// Only the server knows: read this.
+    Ask(Target),
+    /// No resource serves the owner's kind (D7).
+    KindNotServed,
+    /// A cluster-scoped item names an owner of a namespaced kind (D6).
+    Unresolvable,
+}
+
+/// What a read that found nothing is worth (D16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absence {
+    Proved,
+    /// Read again after this delay.
+    Unconfirmed(Duration),
+}
+
+impl State {
+    /// An empty memory.
+    pub fn new(options: Options) -> State {
+        State {
+            graph: Graph::new(),
+            kinds: Kinds::default(),
+            absent: Coordinates::new(options.absent_owners_max),
+            orphaned: Coordinates::new(options.orphaned_owners_max),
+            doubts: Doubts::default(),
+            waiting_for_kind: HashMap::new(),
+            json_merge_only: HashSet::new(),
+            absence_unconfirmed_total: 0,
+            options,
+        }
+    }
+
+    /// The ownership graph, to be asked.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The kinds that are served.
+    pub fn kinds(&self) -> &Kinds {
+        &self.kinds
+    }
+
+    /// How many absent owners are remembered.
+    pub fn absent_len(&self) -> usize {
+        self.absent.len()
+    }
+
+    /// How often an absence was read and not yet believed (D16).
+    pub fn absence_unconfirmed_total(&self) -> u64 {
+        self.absence_unconfirmed_total
+    }
+
+    /// How many items wait for a kind to be served, and for how many kinds.
+    pub fn waiting_for_kind_len(&self) -> (usize, usize) {
+        (self.waiting_for_kind.values().map(HashSet::len).sum(), self.waiting_for_kind.len())
+    }
+
+    /// A watch or list shows an object (G3 to G7).
+    pub fn observe(&mut self, seen: &Observation<'_>, effects: &mut Vec<Effect>) {
+        let first = effects.len();
+        self.lives(seen);
+        self.graph.observe(seen, effects);
+        self.absorb(effects, first);
+    }
+
+    /// A watch shows that an object is gone (G8).
+    pub fn delete(&mut self, seen: &Observation<'_>, effects: &mut Vec<Effect>) {
+        let first = effects.len();
+        self.graph.delete(seen, effects);
+        self.absorb(effects, first);
+    }
+
+    /// A worker found that nothing exists at a coordinate (G9).
+    pub fn virtual_delete(&mut self, absent: &Coordinate, effects: &mut Vec<Effect>) {
+        let first = effects.len();
+        self.graph.virtual_delete(absent, effects);
+        self.absorb(effects, first);
+    }
+
+    /// A complete list of this source begins (S5).
+    pub fn begin_list(&mut self, source: SourceId) {
+        self.graph.begin_list(source);
+    }
+
+    /// The list is complete: what it did not show is gone.
+    pub fn end_list(&mut self, source: SourceId, effects: &mut Vec<Effect>) {
+        let first = effects.len();
+        self.graph.end_list(source, effects);
+        self.absorb(effects, first);
+    }
+
+    /// The resource is no longer served; nothing is proved by that (S2).
+    pub fn unserve(&mut self, source: SourceId, effects: &mut Vec<Effect>) {
+        let first = effects.len();
+        self.graph.unserve(source, effects);
+        self.absorb(effects, first);
+    }
+
+    /// Discovery has a new answer: items that waited for a kind that is served now are woken (D17).
+    pub fn set_kinds(&mut self, kinds: Kinds, effects: &mut Vec<Effect>) {
+        self.kinds = kinds;
+        let (kinds, graph) = (&self.kinds, &self.graph);
+        let mut woken = Vec::new();
+        self.waiting_for_kind.retain(|(api_version, kind), items| {
+            // An item that has left the graph waits for nothing; without this the set would grow for ever.
+            items.retain(|uid| graph.get(uid).is_some());
+            if kinds.resolve(api_version, kind).is_some() {
+                woken.extend(items.drain());
+            }
+            !items.is_empty()
+        });
+        // In the order of their UIDs, so that a run can be repeated.
+        woken.sort_unstable();
+        woken.dedup();
+        effects.extend(woken.into_iter().map(|uid| {
+            let orphaning = graph.get(&uid).is_some_and(|node| node.is_orphaning());
+            if orphaning { Effect::AttemptToOrphan(uid) } else { Effect::AttemptToDelete(uid) }
+        }));
+        self.json_merge_only.retain(|resource| {
+            kinds.resolve(&resource.api_version(), &resource.kind).is_some_and(|now| now == resource)
+        });
+    }
+
+    /// Forgets every proof of absence (S7): a server that was restored from a backup may hold deleted objects again.
+    pub fn forget_proofs(&mut self) {
+        self.absent.clear();
+        self.orphaned.clear();
+        self.doubts.clear();
+    }
+
+    /// What is observed lives: a remembered absence of it is void. So is an orphaning that its user has replaced by a
+    /// foreground deletion.
+    fn lives(&mut self, seen: &Observation<'_>) {
+        if self.absent.is_empty() && self.orphaned.is_empty() {
+            return;
+        }
+        let uid = Uid::new(seen.uid);
+        if seen.being_deleted && seen.has_foreground_finalizer && !seen.has_orphan_finalizer {
+            self.orphaned.remove_uid(&uid);
+        }
+        if self.absent.knows_uid(&uid) && self.graph.get(&uid).is_none_or(|node| node.is_virtual()) {
+            self.absent.remove_uid(&uid);
+        }
+    }
+
+    /// Takes out of the new effects what concerns the memory of coordinates, and leaves the rest to the caller.
+    fn absorb(&mut self, effects: &mut Vec<Effect>, first: usize) {
+        let mut i = first;
+        while i < effects.len() {
+            match &effects[i] {
+                Effect::Absent(_) => {
+                    if let Effect::Absent(coordinate) = effects.remove(i) {
+                        self.remember_absent(coordinate);
+                    }
+                }
+                Effect::AttemptToOrphan(uid) => {
+                    if let Some(node) = self.graph.get(uid) {
+                        self.orphaned.insert(node.coordinate());
+                    }
+                    i += 1;
+                }
+                Effect::AttemptToDelete(_)
+                | Effect::AttemptToDeleteRateLimited(_)
+                | Effect::InvalidOwnerReference(_) => i += 1,
+            }
+        }
+    }
+
+    fn remember_absent(&mut self, coordinate: Coordinate) {
+        let namespaced =
+            self.kinds.resolve(&coordinate.api_version, &coordinate.kind).map(|resource| resource.namespaced);
+        // A namespaced kind without a namespace is a coordinate that a cluster-scoped dependent made up. Its absence
+        // says nothing of the owner that dependents in a namespace mean by the same reference.
+        if namespaced == Some(true) && coordinate.namespace.is_empty() {
+            return;
+        }
+        self.absent.insert(coordinate);
+    }
+
+    /// Where the object with this coordinate is served; `None` when its kind is not, or when it is namespaced and the
+    /// coordinate has no namespace.
+    pub(crate) fn target(&self, coordinate: &Coordinate) -> Option<Target> {
+        let resource = self.kinds.resolve(&coordinate.api_version, &coordinate.kind)?;
+        if resource.namespaced && coordinate.namespace.is_empty() {
+            return None;
+        }
+        let namespace = if resource.namespaced { coordinate.namespace.clone() } else { String::new() };
+        Some(Target { resource: Arc::clone(resource), namespace, name: coordinate.name.clone() })
+    }
+
+    /// Classifies a reference as far as no request is needed (D5).
+    pub(crate) fn classify(&mut self, reference: &OwnerReference, item_namespace: &str) -> Known {
+        let coordinate = |namespace: &str| Coordinate {
+            kind: reference.kind.clone(),
+            api_version: reference.api_version.clone(),
+            namespace: namespace.into(),
+            name: reference.name.clone(),
+            uid: Uid::new(&reference.uid),
+        };
+        let Some(resource) = self.kinds.resolve(&reference.api_version, &reference.kind).cloned() else {
+            // The kind is not served any more, but a watch may have seen the owner go while it was.
+            for namespace in [item_namespace, ""] {
+                let owner = coordinate(namespace);
+                if self.orphaned.contains(&owner) {
+                    return Known::Class(Class::Orphaned);
+                }
+                if self.absent.contains(&owner) {
+                    return Known::Class(Class::Dangling);
+                }
+            }
+            return Known::KindNotServed;
+        };
+        if resource.namespaced && item_namespace.is_empty() {
+            return Known::Unresolvable;
+        }
+        let owner = coordinate(if resource.namespaced { item_namespace } else { "" });
+        if self.orphaned.contains(&owner) {
+            return Known::Class(Class::Orphaned);
+        }
+        if self.graph_holds_alive(&owner) {
+            let waits = self.graph.get(&owner.uid).is_some_and(|node| node.is_deleting_dependents());
+            // That an owner waits can cost the item its life, so the server is asked; that it lives can not.
+            if !waits {
+                return Known::Class(Class::Solid);
+            }
+        } else if self.absent.contains(&owner) {
+            return Known::Class(Class::Dangling);
+        }
+        Known::Ask(Target { resource, namespace: owner.namespace, name: owner.name })
+    }
+
+    /// The class of an owner that was read and found with the UID of the reference.
+    pub(crate) fn class_of_live_owner(owner: &LiveObject) -> Class {
+        let orphaning = owner.being_deleted && owner.has_finalizer(ORPHAN_FINALIZER);
+        if owner.being_deleted && owner.has_finalizer(FOREGROUND_FINALIZER) && !orphaning {
+            Class::Waiting
+        } else {
+            // An owner that is orphaning still exists; its own attempt removes the reference.
+            Class::Solid
+        }
+    }
+
+    /// Weighs a read that proved nothing to exist at `coordinate` (D16). Where the graph holds that very object as
+    /// observed and alive, the two disagree and one more read after a delay is asked for.
+    pub(crate) fn weigh_absence(&mut self, coordinate: &Coordinate, now: Duration) -> Absence {
+        let base = self.options.absence_confirmations.max(1);
+        let needed = if self.graph_holds_alive(coordinate) { base.max(2) } else { base };
+        let reads =
+            if needed == 1 { 1 } else { self.doubts.note(coordinate, now, self.options.confirm_delay) };
+        if needed <= reads {
+            self.doubts.settle(coordinate);
+            return Absence::Proved;
+        }
+        self.absence_unconfirmed_total += 1;
+        Absence::Unconfirmed(self.options.confirm_delay)
+    }
+
+    /// Remembers that a read proved an owner absent.
+    pub(crate) fn owner_is_absent(&mut self, coordinate: Coordinate) {
+        self.absent.insert(coordinate);
+    }
+
+    pub(crate) fn park(&mut self, uid: &Uid, api_version: &str, kind: &str) {
+        self.waiting_for_kind.entry((api_version.into(), kind.into())).or_default().insert(uid.clone());
+    }
+
+    pub(crate) fn takes_strategic_merge(&self, resource: &Arc<Resource>) -> bool {
+        !self.json_merge_only.contains(resource)
+    }
+
+    pub(crate) fn note_json_merge_only(&mut self, resource: &Arc<Resource>) {
+        self.json_merge_only.insert(Arc::clone(resource));
+    }
+
+    /// Whether the graph has observed an object at exactly this coordinate and has not seen it go.
+    fn graph_holds_alive(&self, coordinate: &Coordinate) -> bool {
+        self.graph.get(&coordinate.uid).is_some_and(|node| !node.is_virtual() && is_at(&node, coordinate))
+    }
+
+    /// D17: whether the graph alone shows that nothing needs doing for a node: every one of its references points at
+    /// an observed owner that is not waiting for its dependents and that is just where the reference says.
+    pub(crate) fn all_owners_alive(&self, node: &Node<'_>) -> bool {
+        node.owner_references().all(|reference| {
+            self.graph.get(&reference.uid).is_some_and(|owner| {
+                !owner.is_virtual()
+                    && !owner.is_deleting_dependents()
+                    && !owner.is_orphaning()
+                    && owner.api_version() == reference.api_version
+                    && owner.kind() == reference.kind
+                    && owner.name() == reference.name
+                    && (owner.namespace().is_empty() || owner.namespace() == node.namespace())
+            })
+        })
+    }
+}
+
+fn is_at(node: &Node<'_>, coordinate: &Coordinate) -> bool {
+    node.api_version() == coordinate.api_version
+        && node.kind() == coordinate.kind
+        && node.namespace() == coordinate.namespace
+        && node.name() == coordinate.name
+}

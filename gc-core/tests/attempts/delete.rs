@@ -1,0 +1,692 @@
+//! Attempts to delete, as transcripts: what is asked of the server, what it answers, how the attempt ends.
+
+use std::time::Duration;
+
+use crate::world::World;
+use expect_test::{Expect, expect};
+use gc_core::{Options, Outcome};
+
+/// Runs one attempt at `uid` in the world and compares the transcript.
+#[track_caller]
+fn check(uid: &str, text: &str, expected: Expect) {
+    let mut world = World::new(text);
+    world.attempt(uid);
+    expected.assert_eq(&world.transcript());
+}
+
+#[test]
+fn d1_what_left_the_graph_or_is_being_deleted_costs_nothing() {
+    check(
+        "x",
+        "",
+        expect![[r#"
+        = has left the graph
+    "#]],
+    );
+    check(
+        "c",
+        "graph cm/child @ns uid=c owners=[cm/owner#o] deleting",
+        expect![[r#"
+        = is already being deleted
+    "#]],
+    );
+}
+
+#[test]
+fn d4_no_owners_no_request() {
+    check(
+        "c",
+        "both cm/child @ns uid=c",
+        expect![[r#"
+        = has no owners
+    "#]],
+    );
+}
+
+#[test]
+fn d17_owners_that_the_graph_knows_to_be_alive_cost_no_request() {
+    let world = "
+        both cm/owner @ns uid=o
+        both node/n uid=n
+        both cm/child @ns uid=c owners=[cm/owner#o! node/n#n]";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        = has an owner that lives
+    "#]],
+    );
+}
+
+#[test]
+fn d2_the_live_object_decides_not_the_graph() {
+    // The reference was removed since the watch last spoke.
+    let world = "
+        graph cm/child @ns uid=c owners=[cm/owner#o]
+        live  cm/child @ns uid=c rv=2";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/child -> uid=c rv=2
+        = has no owners
+    "#]],
+    );
+}
+
+#[test]
+fn d2_kubernetes_114603_a_reference_to_a_new_owner_saves_the_object() {
+    let world = "
+        graph cm/child @ns uid=c rv=10 owners=[cm/gone#g]
+        live  cm/child @ns uid=c rv=10 owners=[cm/gone#g]
+        live  cm/new   @ns uid=n
+        after #2 live cm/child @ns uid=c rv=11 owners=[cm/new#n]";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/child -> uid=c rv=10
+        read configmaps ns/gone -> 404
+        delete configmaps ns/child uid=c rv=10 Background -> 409
+        read configmaps ns/child -> uid=c rv=11
+        read configmaps ns/new -> uid=n rv=1
+        = has an owner that lives
+    "#]],
+    );
+}
+
+#[test]
+fn d5_d10_an_absent_owner_condemns_its_dependent() {
+    check(
+        "c",
+        "both cm/child @ns uid=c rv=7 owners=[cm/owner#o!]",
+        expect![[r#"
+        read configmaps ns/child -> uid=c rv=7
+        read configmaps ns/owner -> 404
+        delete configmaps ns/child uid=c rv=7 Background -> ok
+        = deleted (Background)
+    "#]],
+    );
+}
+
+#[test]
+fn d5_an_owner_that_was_recreated_is_another_object() {
+    let world = "
+        both cm/child @ns uid=c owners=[cm/owner#o]
+        live cm/owner @ns uid=o2";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/child -> uid=c rv=1
+        read configmaps ns/owner -> uid=o2 rv=1
+        delete configmaps ns/child uid=c rv=1 Background -> ok
+        = deleted (Background)
+    "#]],
+    );
+}
+
+#[test]
+fn d5_an_absent_owner_is_read_once() {
+    let mut world = World::new(
+        "both cm/a @ns uid=a owners=[cm/owner#o]
+         both cm/b @ns uid=b owners=[cm/owner#o]",
+    );
+    world.attempt("a");
+    world.transcript();
+    world.attempt("b");
+    expect![[r#"
+        read configmaps ns/b -> uid=b rv=1
+        delete configmaps ns/b uid=b rv=1 Background -> ok
+        = deleted (Background)
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+#[test]
+fn d5_kubernetes_65200_absence_in_one_namespace_says_nothing_of_another() {
+    for order in [["bad", "good"], ["good", "bad"]] {
+        let mut world = World::new(
+            "live cm/owner @a uid=o
+             both cm/good @a uid=good owners=[cm/owner#o]
+             both cm/bad  @b uid=bad  owners=[cm/owner#o]",
+        );
+        let ends: Vec<String> = order.iter().map(|uid| format!("{uid}: {}", world.attempt(uid))).collect();
+        assert!(ends.contains(&"good: has an owner that lives".to_owned()), "{ends:?}");
+        assert!(ends.contains(&"bad: deleted (Background)".to_owned()), "{ends:?}");
+    }
+}
+
+#[test]
+fn d5_kubernetes_54940_a_cluster_scoped_owner_is_read_without_a_namespace() {
+    check(
+        "c",
+        "live node/n uid=n\nboth cm/child @ns uid=c owners=[node/n#n]",
+        expect![[r#"
+        read configmaps ns/child -> uid=c rv=1
+        read nodes n -> uid=n rv=1
+        = has an owner that lives
+    "#]],
+    );
+}
+
+#[test]
+fn d6_a_cluster_scoped_item_with_a_namespaced_owner_is_left_alone() {
+    check(
+        "n",
+        "both node/n uid=n owners=[cm/owner#o]",
+        expect![[r#"
+        read nodes n -> uid=n rv=1
+        = is cluster-scoped and names an owner of a namespaced kind: never collected
+    "#]],
+    );
+    // Nor is the virtual owner that such an item made up asked for under a path that means something else.
+    check(
+        "o",
+        "graph node/n uid=n owners=[cm/owner#o]",
+        expect![[r#"
+        = is cluster-scoped and names an owner of a namespaced kind: never collected
+    "#]],
+    );
+}
+
+#[test]
+fn d6_such_an_item_does_not_condemn_those_who_mean_the_owner_rightly() {
+    // kubernetes/kubernetes#98040: the virtual owner has no namespace, and its absence there is no absence.
+    let mut world = World::new(
+        "graph node/n uid=n owners=[cm/owner#o]
+         both  cm/good @a uid=good owners=[cm/owner#o]
+         live  cm/owner @a uid=o",
+    );
+    world.attempt("o");
+    let end = world.attempt("good");
+    assert_eq!(end.to_string(), "has an owner that lives");
+}
+
+#[test]
+fn d7_d17_an_unknown_kind_is_waited_for_and_its_items_are_woken() {
+    let mut world = World::new("both cm/child @ns uid=c owners=[late/owner#o]");
+    world.effects();
+    world.attempt("c");
+    world.attempt("o");
+    expect![[r#"
+        read configmaps ns/child -> uid=c rv=1
+        = waits until the kind Late of late.example.com/v1 is served
+        = waits until the kind Late of late.example.com/v1 is served
+    "#]]
+    .assert_eq(&world.transcript());
+    assert_eq!(world.state.waiting_for_kind_len(), (2, 1));
+    world.serve_everything();
+    expect![[r#"
+        AttemptToDelete(Uid("c"))
+        AttemptToDelete(Uid("o"))"#]]
+    .assert_eq(&world.effects());
+    assert_eq!(world.state.waiting_for_kind_len(), (0, 0));
+}
+
+#[test]
+fn d8_dangling_and_waiting_references_go_in_one_patch() {
+    let world = "
+        live cm/solid @ns uid=s
+        live cm/waits @ns uid=w finalizers=[foregroundDeletion] deleting
+        both cm/child @ns uid=c rv=3 owners=[cm/solid#s cm/gone#g cm/waits#w!]";
+    check(
+        "c",
+        world,
+        expect![[r#"
+            read configmaps ns/child -> uid=c rv=3
+            read configmaps ns/solid -> uid=s rv=1
+            read configmaps ns/gone -> 404
+            read configmaps ns/waits -> uid=w rv=1
+            patch configmaps ns/child StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"g"},{"$patch":"delete","uid":"w"}],"resourceVersion":"3","uid":"c"}} -> uid=c rv=3'
+            = lives; 2 owner references removed
+        "#]],
+    );
+}
+
+#[test]
+fn d8_d12_a_custom_resource_gets_a_json_merge_patch_and_is_remembered() {
+    let mut world = World::new(
+        "both cm/solid @ns uid=s
+         both w/one @ns uid=1 rv=3 owners=[cm/solid#s* cm/gone#g!]
+         both w/two @ns uid=2 rv=4 owners=[cm/gone#g cm/solid#s!]",
+    );
+    world.attempt("1");
+    world.attempt("2");
+    expect![[r#"
+        read widgets.example.com ns/one -> uid=1 rv=3
+        read configmaps ns/gone -> 404
+        patch widgets.example.com ns/one StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"g"}],"resourceVersion":"3","uid":"1"}} -> 415
+        patch widgets.example.com ns/one JsonMerge {"metadata":{"ownerReferences":[{"apiVersion":"v1","controller":true,"kind":"ConfigMap","name":"solid","uid":"s"}],"resourceVersion":"3","uid":"1"}} -> uid=1 rv=3'
+        = lives; 1 owner references removed
+        read widgets.example.com ns/two -> uid=2 rv=4
+        patch widgets.example.com ns/two JsonMerge {"metadata":{"ownerReferences":[{"apiVersion":"v1","blockOwnerDeletion":true,"kind":"ConfigMap","name":"solid","uid":"s"}],"resourceVersion":"4","uid":"2"}} -> uid=2 rv=4'
+        = lives; 1 owner references removed
+    "#]].assert_eq(&world.transcript());
+}
+
+#[test]
+fn d8_a_reference_with_the_uid_of_one_that_stays_does_not_take_it_along() {
+    let world = "
+        both cm/solid @ns uid=s
+        both cm/child @ns uid=c rv=3 owners=[cm/solid#s cm/wrong#s]";
+    check(
+        "c",
+        world,
+        expect![[r#"
+            read configmaps ns/child -> uid=c rv=3
+            read configmaps ns/wrong -> 404
+            patch configmaps ns/child JsonMerge {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"solid","uid":"s"}],"resourceVersion":"3","uid":"c"}} -> uid=c rv=3'
+            = lives; 1 owner references removed
+        "#]],
+    );
+}
+
+#[test]
+fn d8_a_reference_that_was_mended_meanwhile_stays() {
+    let world = "
+        both cm/solid @ns uid=s
+        both cm/other @ns uid=o
+        both cm/child @ns uid=c rv=3 owners=[cm/solid#s cm/gone#g]
+        after #2 live cm/child @ns uid=c rv=4 owners=[cm/solid#s cm/other#o]";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/child -> uid=c rv=3
+        read configmaps ns/gone -> 404
+        patch configmaps ns/child StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"g"}],"resourceVersion":"3","uid":"c"}} -> 409
+        read configmaps ns/child -> uid=c rv=4
+        = has an owner that lives
+    "#]],
+    );
+}
+
+#[test]
+fn d9_an_item_with_dependents_of_its_own_goes_in_the_foreground() {
+    let world = "
+        live cm/owner @ns uid=o finalizers=[foregroundDeletion] deleting
+        both cm/child @ns uid=c rv=3 owners=[cm/owner#o!]
+        both cm/grandchild @ns uid=g owners=[cm/child#c!]";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/child -> uid=c rv=3
+        read configmaps ns/owner -> uid=o rv=1
+        delete configmaps ns/child uid=c rv=3 Foreground -> ok
+        = deleted (Foreground)
+    "#]],
+    );
+}
+
+#[test]
+fn d9_kubernetes_50047_a_cycle_is_unblocked_first() {
+    let world = "
+        live  cm/a @ns uid=a finalizers=[foregroundDeletion] deleting owners=[cm/c#c!]
+        graph cm/a @ns uid=a finalizers=[foregroundDeletion] deleting owners=[cm/c#c!]
+        both  cm/b @ns uid=b owners=[cm/a#a!]
+        both  cm/c @ns uid=c rv=3 owners=[cm/a#a! cm/b#b]
+        gone  cm/b @ns uid=b";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/c -> uid=c rv=3
+        read configmaps ns/a -> uid=a rv=1
+        patch configmaps ns/c StrategicMerge {"metadata":{"ownerReferences":[{"apiVersion":"v1","blockOwnerDeletion":false,"kind":"ConfigMap","name":"a","uid":"a"}],"resourceVersion":"3","uid":"c"}} -> uid=c rv=3'
+        delete configmaps ns/c uid=c rv=3' Foreground -> ok
+        = deleted (Foreground)
+    "#]],
+    );
+    let custom = "
+        live  w/a @ns uid=a finalizers=[foregroundDeletion] deleting owners=[w/c#c!]
+        graph w/a @ns uid=a finalizers=[foregroundDeletion] deleting owners=[w/c#c!]
+        both  w/c @ns uid=c rv=3 owners=[w/a#a!*]";
+    check(
+        "c",
+        custom,
+        expect![[r#"
+        read widgets.example.com ns/c -> uid=c rv=3
+        read widgets.example.com ns/a -> uid=a rv=1
+        patch widgets.example.com ns/c StrategicMerge {"metadata":{"ownerReferences":[{"apiVersion":"example.com/v1","blockOwnerDeletion":false,"controller":true,"kind":"Widget","name":"a","uid":"a"}],"resourceVersion":"3","uid":"c"}} -> 415
+        patch widgets.example.com ns/c JsonMerge {"metadata":{"ownerReferences":[{"apiVersion":"example.com/v1","blockOwnerDeletion":false,"controller":true,"kind":"Widget","name":"a","uid":"a"}],"resourceVersion":"3","uid":"c"}} -> uid=c rv=3'
+        delete widgets.example.com ns/c uid=c rv=3' Foreground -> ok
+        = deleted (Foreground)
+    "#]],
+    );
+}
+
+#[test]
+fn d10_the_policy_is_explicit_and_follows_the_finalizers() {
+    for (finalizers, policy) in [
+        ("", "Background"),
+        ("orphan", "Orphan"),
+        ("foregroundDeletion", "Foreground"),
+        ("foregroundDeletion,orphan", "Orphan"),
+        ("other", "Background"),
+    ] {
+        let mut world = World::new(&format!("both cm/c @ns uid=c owners=[cm/o#o] finalizers=[{finalizers}]"));
+        assert_eq!(world.attempt("c").to_string(), format!("deleted ({policy})"), "{finalizers}");
+    }
+}
+
+#[test]
+fn d11_a_busy_object_is_deleted_on_the_version_just_read() {
+    let world = "
+        both cm/c @ns uid=c rv=1 owners=[cm/o#o]
+        after #2 live cm/c @ns uid=c rv=2 owners=[cm/o#o]
+        after #4 live cm/c @ns uid=c rv=3 owners=[cm/o#o] finalizers=[orphan]";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/c -> uid=c rv=1
+        read configmaps ns/o -> 404
+        delete configmaps ns/c uid=c rv=1 Background -> 409
+        read configmaps ns/c -> uid=c rv=2
+        delete configmaps ns/c uid=c rv=2 Background -> 409
+        read configmaps ns/c -> uid=c rv=3
+        delete configmaps ns/c uid=c rv=3 Orphan -> ok
+        = deleted (Orphan)
+    "#]],
+    );
+}
+
+#[test]
+fn d11_ten_deletes_at_once_and_then_the_queue_spaces_them() {
+    let mut script = "both cm/c @ns uid=c rv=0 owners=[cm/o#o]\n".to_owned();
+    for i in 1..30 {
+        script.push_str(&format!("after #{} live cm/c @ns uid=c rv={i} owners=[cm/o#o]\n", i * 2));
+    }
+    let mut world = World::new(&script);
+    let end = world.attempt("c");
+    assert_eq!(world.transcript().matches("delete ").count(), 10);
+    expect!["will be tried again: configmaps ns/c not deleted: somebody else keeps writing to it"]
+        .assert_eq(&end.to_string());
+}
+
+#[test]
+fn d11_what_went_or_was_recreated_after_the_conflict_is_left_to_the_watch() {
+    let world = "
+        both cm/c @ns uid=c rv=1 owners=[cm/o#o]
+        after #2 live cm/c @ns uid=c2 rv=2";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/c -> uid=c rv=1
+        read configmaps ns/o -> 404
+        delete configmaps ns/c uid=c rv=1 Background -> 409
+        read configmaps ns/c -> uid=c2 rv=2
+        = will be tried again in 2000 ms: configmaps ns/c is gone for a read, but not for the watch
+    "#]],
+    );
+}
+
+#[test]
+fn d11_no_delete_without_a_version() {
+    check(
+        "c",
+        "both cm/c @ns uid=c rv= owners=[cm/o#o]",
+        expect![[r#"
+        read configmaps ns/c -> uid=c rv=
+        read configmaps ns/o -> 404
+        = will be tried again: configmaps ns/c was read without a UID or a version: never deleted so
+    "#]],
+    );
+}
+
+#[test]
+fn d14_a_virtual_item_that_exists_is_looked_at_again() {
+    check(
+        "o",
+        "graph cm/c @ns uid=c owners=[cm/o#o]\nlive cm/o @ns uid=o",
+        expect![[r#"
+        read configmaps ns/o -> uid=o rv=1
+        = will be tried again: it exists, but no watch has shown it yet
+    "#]],
+    );
+}
+
+#[test]
+fn g9_kubernetes_56121_a_virtual_item_that_does_not_exist_is_virtually_deleted() {
+    let mut world = World::new("graph cm/c @ns uid=c owners=[cm/o#o]");
+    let end = world.attempt("o");
+    expect![[r#"
+        read configmaps ns/o -> 404
+        = ConfigMap.v1 ns/o (o) does not exist
+    "#]]
+    .assert_eq(&world.transcript());
+    let Outcome::VirtuallyDeleted(coordinate) = end else { panic!("{end}") };
+    world.effects();
+    world.state.virtual_delete(&coordinate, &mut world.effects);
+    expect![[r#"AttemptToDelete(Uid("c"))"#]].assert_eq(&world.effects());
+    assert_eq!(world.state.graph().virtual_len(), 0);
+    assert_eq!(world.state.absent_len(), 1);
+}
+
+#[test]
+fn d16_nothing_but_a_404_that_names_the_object_proves_absence() {
+    for (reply, kubernetes) in [
+        ("plain 404", "openshift#14646, kubernetes#104342"),
+        ("503", "kubernetes#58577"),
+        ("403", "stashed#343"),
+        ("422", "an answer that does not fit"),
+    ] {
+        let mut world = World::new(&format!("both cm/c @ns uid=c owners=[cm/o#o]\n#2 {reply}"));
+        let end = world.attempt("c");
+        assert!(matches!(end, Outcome::Retry(_)), "{kubernetes}: {end}");
+        assert!(!world.transcript().contains("delete "), "{kubernetes}");
+        assert_eq!(world.state.absent_len(), 0, "{kubernetes}");
+    }
+}
+
+#[test]
+fn d16_kubernetes_98471_the_graph_holds_the_owner_and_the_read_says_404() {
+    // The owner is observed and waiting, so that the server is asked.
+    let mut world = World::new(
+        "graph cm/o @ns uid=o finalizers=[foregroundDeletion] deleting
+         both  cm/c @ns uid=c owners=[cm/o#o]",
+    );
+    world.attempt("c");
+    world.now += Duration::from_millis(500);
+    world.attempt("c");
+    expect![[r#"
+        read configmaps ns/c -> uid=c rv=1
+        read configmaps ns/o -> 404
+        = will be tried again in 2000 ms: owner ConfigMap.v1 ns/o (o) is absent for a read; that is to be confirmed
+        read configmaps ns/c -> uid=c rv=1
+        read configmaps ns/o -> 404
+        = will be tried again in 2000 ms: owner ConfigMap.v1 ns/o (o) is absent for a read; that is to be confirmed
+    "#]].assert_eq(&world.transcript());
+    // A second read after a delay agrees with the first one: the watch is behind.
+    world.now += Duration::from_secs(2);
+    world.attempt("c");
+    expect![[r#"
+        read configmaps ns/c -> uid=c rv=1
+        read configmaps ns/o -> 404
+        delete configmaps ns/c uid=c rv=1 Background -> ok
+        = deleted (Background)
+    "#]]
+    .assert_eq(&world.transcript());
+    assert_eq!(world.state.absence_unconfirmed_total(), 2);
+}
+
+#[test]
+fn d16_kubernetes_104342_as_many_confirmations_as_asked_for() {
+    let options = Options { absence_confirmations: 2, ..Options::default() };
+    let mut world = World::with_options("both cm/c @ns uid=c owners=[cm/o#o]", options);
+    assert!(matches!(world.attempt("c"), Outcome::RetryAfter(..)));
+    assert_eq!(world.state.absence_unconfirmed_total(), 1);
+    // The owner was there all along.
+    world.now += Duration::from_secs(2);
+    world.line(&["live".into(), "cm/o".into(), "@ns".into(), "uid=o".into()]);
+    assert_eq!(world.attempt("c").to_string(), "has an owner that lives");
+}
+
+#[test]
+fn d16_the_item_itself_is_gone_for_a_read_but_not_for_the_watch() {
+    let mut world = World::new("graph cm/c @ns uid=c owners=[cm/o#o]\nlive cm/o @ns uid=o");
+    world.attempt("c");
+    world.now += Duration::from_secs(3);
+    world.attempt("c");
+    expect![[r#"
+        read configmaps ns/c -> 404
+        = will be tried again in 2000 ms: configmaps ns/c is gone for a read, but not for the watch
+        read configmaps ns/c -> 404
+        = ConfigMap.v1 ns/c (c) does not exist
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+#[test]
+fn d3_blocking_dependents_are_sent_on_their_way_without_a_request() {
+    let world = "
+        both cm/o @ns uid=o finalizers=[foregroundDeletion] deleting
+        both cm/1 @ns uid=1 owners=[cm/o#o!]
+        both cm/2 @ns uid=2 owners=[cm/o#o!] deleting
+        both cm/3 @ns uid=3 owners=[cm/o#o]";
+    let mut it = World::new(world);
+    let end = it.attempt("o");
+    expect![[r#"Enqueue([Uid("1")])"#]].assert_eq(&format!("{end:?}"));
+    let waits = format!("{world}\ngone cm/1 @ns uid=1");
+    check(
+        "o",
+        &waits,
+        expect![[r#"
+        = waits for blocking dependents that are being deleted
+    "#]],
+    );
+}
+
+#[test]
+fn d3_d13_the_finalizer_goes_when_nothing_blocks_and_the_others_keep_their_order() {
+    let world = "
+        both cm/o @ns uid=o rv=5 finalizers=[b,foregroundDeletion,a] deleting
+        both cm/3 @ns uid=3 owners=[cm/o#o]";
+    check(
+        "o",
+        world,
+        expect![[r#"
+        read configmaps ns/o -> uid=o rv=5
+        patch configmaps ns/o JsonMerge {"metadata":{"finalizers":["b","a"],"resourceVersion":"5","uid":"o"}} -> uid=o rv=5'
+        = finalizer foregroundDeletion removed
+    "#]],
+    );
+}
+
+#[test]
+fn d13_conflicts_are_read_again_and_not_found_is_success() {
+    let world = "
+        both cm/o @ns uid=o rv=5 finalizers=[foregroundDeletion] deleting
+        #2 conflict
+        after #3 dead cm/o @ns";
+    check(
+        "o",
+        world,
+        expect![[r#"
+        read configmaps ns/o -> uid=o rv=5
+        patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"5","uid":"o"}} -> 409
+        read configmaps ns/o -> uid=o rv=5
+        patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"5","uid":"o"}} -> 404
+        = is gone
+    "#]],
+    );
+}
+
+#[test]
+fn d13_another_object_under_that_name_keeps_its_finalizers() {
+    let world = "
+        graph cm/o @ns uid=o finalizers=[foregroundDeletion] deleting
+        live  cm/o @ns uid=o2 finalizers=[foregroundDeletion] deleting";
+    check(
+        "o",
+        world,
+        expect![[r#"
+        read configmaps ns/o -> uid=o2 rv=1
+        = is gone
+    "#]],
+    );
+}
+
+#[test]
+fn d13_a_finalizer_is_taken_only_from_what_is_being_deleted() {
+    let world = "
+        graph cm/o @ns uid=o finalizers=[foregroundDeletion] deleting
+        live  cm/o @ns uid=o finalizers=[foregroundDeletion]";
+    check(
+        "o",
+        world,
+        expect![[r#"
+        read configmaps ns/o -> uid=o rv=1
+        = finalizer foregroundDeletion removed
+    "#]],
+    );
+}
+
+#[test]
+fn d3_a_blocking_dependent_that_appears_meanwhile_keeps_the_finalizer() {
+    let world = "
+        both cm/o @ns uid=o finalizers=[foregroundDeletion] deleting
+        after #1 graph cm/1 @ns uid=1 owners=[cm/o#o!]";
+    check(
+        "o",
+        world,
+        expect![[r#"
+        read configmaps ns/o -> uid=o rv=1
+        = will be tried again: finalizer foregroundDeletion of configmaps ns/o not removed: a new dependent appeared
+    "#]],
+    );
+}
+
+#[test]
+fn kubernetes_131307_a_dependent_that_the_orphaning_did_not_see_lives() {
+    // The owner was orphaned and is gone; its dependent's creation comes late.
+    let world = "
+        graph cm/o @ns uid=o finalizers=[orphan] deleting
+        gone  cm/o @ns uid=o
+        both  cm/late @ns uid=l rv=9 owners=[cm/o#o! cm/gone#g]";
+    check(
+        "l",
+        world,
+        expect![[r#"
+            read configmaps ns/late -> uid=l rv=9
+            read configmaps ns/gone -> 404
+            patch configmaps ns/late StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"},{"$patch":"delete","uid":"g"}],"resourceVersion":"9","uid":"l"}} -> uid=l rv=9'
+            = lives; 2 owner references removed
+        "#]],
+    );
+}
+
+#[test]
+fn an_orphaning_that_was_replaced_by_a_foreground_deletion_counts_no_more() {
+    let world = "
+        graph cm/o @ns uid=o finalizers=[orphan] deleting
+        both  cm/o @ns uid=o finalizers=[foregroundDeletion] deleting
+        both  cm/c @ns uid=c owners=[cm/o#o!]";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/c -> uid=c rv=1
+        read configmaps ns/o -> uid=o rv=1
+        delete configmaps ns/c uid=c rv=1 Background -> ok
+        = deleted (Background)
+    "#]],
+    );
+}
+
+#[test]
+fn s7_what_is_observed_again_is_no_longer_absent() {
+    let mut world = World::new(
+        "both cm/c @ns uid=c owners=[cm/o#o]
+         live cm/o @ns uid=o",
+    );
+    world.line(&["graph".into(), "cm/o".into(), "@ns".into(), "uid=o".into()]);
+    world.line(&["gone".into(), "cm/o".into(), "@ns".into(), "uid=o".into()]);
+    assert_eq!(world.state.absent_len(), 1);
+    world.line(&["graph".into(), "cm/o".into(), "@ns".into(), "uid=o".into()]);
+    assert_eq!(world.state.absent_len(), 0);
+    assert_eq!(world.attempt("c").to_string(), "has an owner that lives");
+}

@@ -1,0 +1,169 @@
+//! Attempts to orphan, as transcripts.
+
+use crate::world::World;
+use expect_test::{Expect, expect};
+use gc_core::Outcome;
+
+#[track_caller]
+fn check(uid: &str, text: &str, expected: Expect) {
+    let mut world = World::new(text);
+    world.orphan(uid);
+    expected.assert_eq(&world.transcript());
+}
+
+#[test]
+fn o1_o2_the_dependents_first_and_the_finalizer_last() {
+    let world = "
+        both cm/o @ns uid=o rv=5 finalizers=[x,orphan] deleting
+        both cm/1 @ns uid=1 owners=[cm/o#o!]
+        both cm/2 @ns uid=2 owners=[cm/other#p cm/o#o]";
+    check(
+        "o",
+        world,
+        expect![[r#"
+            patch configmaps ns/1 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"1"}} -> uid=1 rv=1'
+            - 1: lives; 1 owner references removed
+            patch configmaps ns/2 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"2"}} -> uid=2 rv=1'
+            - 2: lives; 1 owner references removed
+            read configmaps ns/o -> uid=o rv=5
+            patch configmaps ns/o JsonMerge {"metadata":{"finalizers":["x"],"resourceVersion":"5","uid":"o"}} -> uid=o rv=5'
+            = finalizer orphan removed
+        "#]],
+    );
+}
+
+#[test]
+fn kubernetes_56348_custom_resources_are_released_by_json_merge_patch() {
+    let world = "
+        both cm/o @ns uid=o rv=5 finalizers=[orphan] deleting
+        both w/1 @ns uid=1 rv=3 owners=[cm/o#o! cm/other#p*]
+        both w/2 @ns uid=2 rv=4 owners=[cm/o#o]";
+    check(
+        "o",
+        world,
+        expect![[r#"
+            patch widgets.example.com ns/1 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"1"}} -> 415
+            read widgets.example.com ns/1 -> uid=1 rv=3
+            patch widgets.example.com ns/1 JsonMerge {"metadata":{"ownerReferences":[{"apiVersion":"v1","controller":true,"kind":"ConfigMap","name":"other","uid":"p"}],"resourceVersion":"3","uid":"1"}} -> uid=1 rv=3'
+            - 1: lives; 1 owner references removed
+            read widgets.example.com ns/2 -> uid=2 rv=4
+            patch widgets.example.com ns/2 JsonMerge {"metadata":{"ownerReferences":[],"resourceVersion":"4","uid":"2"}} -> uid=2 rv=4'
+            - 2: lives; 1 owner references removed
+            read configmaps ns/o -> uid=o rv=5
+            patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"5","uid":"o"}} -> uid=o rv=5'
+            = finalizer orphan removed
+        "#]],
+    );
+}
+
+#[test]
+fn o1_not_found_and_another_object_under_the_name_are_success() {
+    let world = "
+        both  cm/o @ns uid=o finalizers=[orphan] deleting
+        graph cm/1 @ns uid=1 owners=[cm/o#o]
+        graph cm/2 @ns uid=2 owners=[cm/o#o]
+        live  cm/2 @ns uid=other";
+    check(
+        "o",
+        world,
+        expect![[r#"
+        patch configmaps ns/1 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"1"}} -> 404
+        - 1: is gone
+        patch configmaps ns/2 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"2"}} -> 422
+        read configmaps ns/2 -> uid=other rv=1
+        - 2: is gone
+        read configmaps ns/o -> uid=o rv=1
+        patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"1","uid":"o"}} -> uid=o rv=1'
+        = finalizer orphan removed
+    "#]],
+    );
+}
+
+#[test]
+fn o2_one_failure_keeps_the_finalizer() {
+    let world = "
+        both cm/o @ns uid=o finalizers=[orphan] deleting
+        both cm/1 @ns uid=1 owners=[cm/o#o]
+        both cm/2 @ns uid=2 owners=[cm/o#o]
+        #1 503";
+    let mut it = World::new(world);
+    let end = it.orphan("o");
+    assert!(matches!(end, Outcome::Retry(_)));
+    expect![[r#"
+        patch configmaps ns/1 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"1"}} -> the server answered 503
+        - 1: will be tried again: configmaps ns/1: the server answered 503
+        patch configmaps ns/2 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"2"}} -> uid=2 rv=1'
+        - 2: lives; 1 owner references removed
+        = will be tried again: 1 dependents not orphaned; the first will be tried again: configmaps ns/1: the server answered 503
+    "#]].assert_eq(&it.transcript());
+}
+
+#[test]
+fn o1_a_dependent_that_appears_while_others_are_released_is_released_too() {
+    let world = "
+        both cm/o @ns uid=o rv=5 finalizers=[orphan] deleting
+        both cm/1 @ns uid=1 owners=[cm/o#o]
+        after #1 both cm/2 @ns uid=2 owners=[cm/o#o]
+        after #3 both cm/3 @ns uid=3 owners=[cm/o#o]";
+    check(
+        "o",
+        world,
+        expect![[r#"
+            patch configmaps ns/1 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"1"}} -> uid=1 rv=1'
+            - 1: lives; 1 owner references removed
+            patch configmaps ns/2 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"2"}} -> uid=2 rv=1'
+            - 2: lives; 1 owner references removed
+            read configmaps ns/o -> uid=o rv=5
+            = will be tried again: finalizer orphan of configmaps ns/o not removed: a new dependent appeared
+        "#]],
+    );
+}
+
+#[test]
+fn o1_conflicts_are_read_again() {
+    let world = "
+        both cm/o @ns uid=o finalizers=[orphan] deleting
+        both cm/1 @ns uid=1 rv=2 owners=[cm/o#o]
+        #1 conflict
+        #3 conflict";
+    check(
+        "o",
+        world,
+        expect![[r#"
+            patch configmaps ns/1 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"1"}} -> 409
+            read configmaps ns/1 -> uid=1 rv=2
+            patch configmaps ns/1 JsonMerge {"metadata":{"ownerReferences":[],"resourceVersion":"2","uid":"1"}} -> 409
+            read configmaps ns/1 -> uid=1 rv=2
+            patch configmaps ns/1 JsonMerge {"metadata":{"ownerReferences":[],"resourceVersion":"2","uid":"1"}} -> uid=1 rv=2'
+            - 1: lives; 1 owner references removed
+            read configmaps ns/o -> uid=o rv=1
+            patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"1","uid":"o"}} -> uid=o rv=1'
+            = finalizer orphan removed
+        "#]],
+    );
+}
+
+#[test]
+fn an_owner_that_is_not_orphaning_is_left_alone() {
+    check(
+        "o",
+        "both cm/o @ns uid=o deleting",
+        expect![[r#"
+        = is already being deleted
+    "#]],
+    );
+    check(
+        "o",
+        "",
+        expect![[r#"
+        = has left the graph
+    "#]],
+    );
+    check(
+        "o",
+        "both cm/o @ns uid=o finalizers=[orphan]",
+        expect![[r#"
+        = is already being deleted
+    "#]],
+    );
+}
