@@ -16,6 +16,7 @@ mod proxy;
 mod secret;
 mod session;
 mod tls;
+mod watch;
 pub mod wire;
 
 pub use api::{DeleteOptions, PatchType, Propagation};
@@ -24,3 +25,4 @@ pub use discovery::{Discovery, discover};
 pub use error::{Error, Status};
 pub use http::{Client, Method, Options, Request, Response, Stream};
 pub use meta::{ApiResource, MetaRef, ObjectMeta, OwnerReference, OwnerReferenceRef};
+pub use watch::{Reflector, ReflectorOptions, WatchEvent};

@@ -1,0 +1,360 @@
+//! Lists a resource and watches it, for ever.
+
+mod patience;
+mod plan;
+mod random;
+
+use std::ops::{ControlFlow, RangeInclusive};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+
+use crate::http::Stream;
+use crate::meta::escape_into;
+use crate::wire::{Format, ListEnd, WatchReader, WireError, WireEvent, read_list};
+use crate::{ApiResource, Client, Error, MetaRef};
+use patience::{Patience, is_stopped};
+use plan::{Outcome, Plan, Step};
+use random::Random;
+
+/// Metadata in protobuf, else metadata in JSON, else full objects in JSON.
+const ACCEPT_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+                           application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// The same for a watch, whose events are single objects.
+const ACCEPT_WATCH: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+                            application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+/// For servers that answer 406 to these.
+const ACCEPT_PLAIN: &str = "application/json";
+
+/// How much longer than it was asked for a watch may last before the peer counts as dead.
+const WATCH_GRACE: Duration = Duration::from_secs(30);
+
+/// The longest that one page of a list may take altogether. A server gives up after one minute (its
+/// `--request-timeout`); a slow line may need longer for what was sent by then.
+const LIST_MAX: Duration = Duration::from_secs(600);
+
+/// What a reflector tells its sink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchEvent<'a> {
+    /// A list begins. What is not listed from here to [`ListDone`](WatchEvent::ListDone) was gone when the list was
+    /// made. When a list fails, another `ListStarted` follows, and what was listed before it does not count.
+    ListStarted,
+    /// Exists. May come more than once for an object when a page had to be read again.
+    Listed(MetaRef<'a>),
+    /// The list is complete as of this version. It can be older than one seen before: then the server's state has
+    /// gone back, and what is known of deletions is void (spec S7).
+    ListDone {
+        /// Never empty.
+        resource_version: &'a str,
+    },
+    /// New or changed (`ADDED` or `MODIFIED`).
+    Applied(MetaRef<'a>),
+    /// Gone. Can also come in the middle of a list that is streamed, for something just listed.
+    Deleted(MetaRef<'a>),
+    /// Nothing else happened up to this version.
+    Bookmark {
+        /// Never empty.
+        resource_version: &'a str,
+    },
+    /// A list or a watch has failed and will be tried again. Nothing follows from it for any object; a resource that
+    /// is no longer served shows itself as a 404 here.
+    Failed(&'a Error),
+}
+
+/// How a [`Reflector`] behaves.
+#[derive(Clone, Debug)]
+pub struct ReflectorOptions {
+    /// Objects for each page of a list. The pages are read from the stream, so that this costs memory on the server
+    /// only.
+    pub page_size: u32,
+    /// Lists by `sendInitialEvents` on the watch where the server can.
+    pub stream_lists: bool,
+    /// How long the server is asked to keep a watch open, in seconds; a random number of this range each time. The
+    /// end stays below the time after which load balancers forget idle connections (four minutes, Azure/kars#456).
+    pub watch_timeout_s: RangeInclusive<u64>,
+    /// How long a watch waits for the head of the answer; also how long it takes a watch to notice that it is to
+    /// stop, unless the whole client is shut down.
+    pub watch_within: Duration,
+    /// How long a list waits for the head of the answer, and then for each next piece.
+    pub list_within: Duration,
+    /// Where the jitter comes from. Reflectors of different resources may share it.
+    pub seed: u64,
+}
+
+impl Default for ReflectorOptions {
+    /// Pages of 5,000, watches of 120 to 200 s, 15 s and 60 s to wait for an answer, seed 0.
+    fn default() -> ReflectorOptions {
+        ReflectorOptions {
+            page_size: 5_000,
+            stream_lists: false,
+            watch_timeout_s: 120..=200,
+            watch_within: Duration::from_secs(15),
+            list_within: Duration::from_secs(60),
+            seed: 0,
+        }
+    }
+}
+
+/// Lists one resource in all namespaces, then watches it from there on, and starts again where that is needed
+/// (client-go's Reflector; spec S5).
+///
+/// Lists are consistent reads, never older than anything that any client has been shown, so that a list that is
+/// older than one before it means one thing only: the server's state has gone back. Failures are tried again with
+/// jittered exponential back-off of at most 30 s, a `Retry-After` of at most 60 s is honoured, and the version
+/// reached is kept unless the server says that it has expired. A peer that has died is noticed 30 s after the end of
+/// the watch's time.
+///
+/// # Example
+///
+/// ```no_run
+/// use std::ops::ControlFlow;
+/// use gc_client::{ApiResource, Client, Config, Options, Reflector, ReflectorOptions, WatchEvent};
+///
+/// # fn example(pods: ApiResource) -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::new(&Config::plain("http://127.0.0.1:8080"), &Options::default())?;
+/// let (stop, stopped) = crossbeam_channel::bounded(0);
+/// Reflector::new(client, pods, ReflectorOptions::default()).run(&stopped, &mut |event| {
+///     if let WatchEvent::Deleted(meta) = event {
+///         println!("{} is gone", meta.name);
+///     }
+///     ControlFlow::Continue(())
+/// });
+/// drop(stop);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Reflector {
+    client: Client,
+    resource: ApiResource,
+    options: ReflectorOptions,
+    plan: Plan,
+}
+
+/// Where events go. `Break` ends the reflector.
+type Sink<'s> = &'s mut dyn FnMut(WatchEvent<'_>) -> ControlFlow<()>;
+
+/// Why a step came to no good end.
+enum Cut {
+    /// The caller or the sink wants no more.
+    Stop,
+    Failed(Error),
+}
+
+impl Reflector {
+    /// A reflector at its beginning; it does nothing until it is [run](Reflector::run).
+    pub fn new(client: Client, resource: ApiResource, options: ReflectorOptions) -> Reflector {
+        let random = Random::new(options.seed, &resource.path("", ""));
+        let plan = Plan::new(options.stream_lists, options.watch_timeout_s.clone(), random);
+        Reflector { client, resource, options, plan }
+    }
+
+    /// Blocks until `stop` receives or disconnects, the sink breaks off, or the client is shut down.
+    ///
+    /// The sink is called on this thread. While it does not return, nothing is read: that is how a full channel holds
+    /// the server back.
+    pub fn run(mut self, stop: &Receiver<()>, sink: &mut dyn FnMut(WatchEvent<'_>) -> ControlFlow<()>) {
+        while !is_stopped(stop) {
+            let step = self.plan.next();
+            let began = Instant::now();
+            match self.take(&step, stop, sink) {
+                Ok(()) => {}
+                Err(Cut::Stop | Cut::Failed(Error::ShutDown)) => return,
+                Err(Cut::Failed(_)) if self.client.is_shut_down() => return,
+                Err(Cut::Failed(error)) => {
+                    log::debug!("{error}");
+                    if sink(WatchEvent::Failed(&error)).is_break() {
+                        return;
+                    }
+                    self.plan.on(Outcome::Failed { error: &error, lasted: began.elapsed() });
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, step: &Step, stop: &Receiver<()>, sink: Sink<'_>) -> Result<(), Cut> {
+        match step {
+            Step::Wait(duration) => self.wait(*duration, stop),
+            Step::ListPage { continue_token } => self.list_page(continue_token, stop, sink),
+            Step::StreamList { timeout_s } => {
+                let query = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+                self.watch(query, *timeout_s, true, stop, sink)
+            }
+            Step::Watch { resource_version, timeout_s } => {
+                let mut query = "&resourceVersion=".to_owned();
+                escape_into(&mut query, resource_version);
+                self.watch(&query, *timeout_s, false, stop, sink)
+            }
+            Step::Probe => {
+                let end = self.read_page("?limit=1", stop, &mut |_| ControlFlow::Continue(()))?;
+                self.plan.on(Outcome::Probed(end.resource_version));
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks up every half second, because shutting the client down does not wake a wait on `stop`.
+    fn wait(&self, mut left: Duration, stop: &Receiver<()>) -> Result<(), Cut> {
+        while !left.is_zero() && !self.client.is_shut_down() {
+            let slice = left.min(Duration::from_millis(500));
+            match stop.recv_timeout(slice) {
+                Err(RecvTimeoutError::Timeout) => left -= slice,
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return Err(Cut::Stop),
+            }
+        }
+        Ok(())
+    }
+
+    fn list_page(&mut self, continue_token: &str, stop: &Receiver<()>, sink: Sink<'_>) -> Result<(), Cut> {
+        let mut query = format!("?limit={}", self.options.page_size);
+        if continue_token.is_empty() {
+            to(sink, WatchEvent::ListStarted)?;
+        } else {
+            query.push_str("&continue=");
+            escape_into(&mut query, continue_token);
+        }
+        let end = self.read_page(&query, stop, &mut |meta| sink(WatchEvent::Listed(meta)))?;
+        if end.continue_token.is_empty() {
+            to(sink, WatchEvent::ListDone { resource_version: &end.resource_version })?;
+        }
+        self.plan.on(Outcome::Page(end));
+        Ok(())
+    }
+
+    fn read_page(
+        &self,
+        query: &str,
+        stop: &Receiver<()>,
+        sink: &mut dyn FnMut(MetaRef<'_>) -> ControlFlow<()>,
+    ) -> Result<ListEnd, Cut> {
+        let accept = if self.plan.plain_accept() { ACCEPT_PLAIN } else { ACCEPT_LIST };
+        let path = format!("{}{query}", self.resource.path("", ""));
+        let stream = self.client.open(&path, accept, self.options.list_within).map_err(Cut::Failed)?;
+        let format = self.format(&stream)?;
+        let patience = Patience::new(stream, stop, LIST_MAX, self.options.list_within);
+        read_list(format, patience, sink).map_err(|error| self.cut(error, stop))
+    }
+
+    /// Watches until the stream ends. With `lists`, the stream begins with the present state.
+    fn watch(
+        &mut self,
+        query: &str,
+        timeout_s: u64,
+        lists: bool,
+        stop: &Receiver<()>,
+        sink: Sink<'_>,
+    ) -> Result<(), Cut> {
+        let path = self.resource.path("", "");
+        let path = format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={timeout_s}{query}");
+        let accept = if self.plan.plain_accept() { ACCEPT_PLAIN } else { ACCEPT_WATCH };
+        let began = Instant::now();
+        let stream = self.client.open(&path, accept, self.options.watch_within).map_err(Cut::Failed)?;
+        let format = self.format(&stream)?;
+        let reading_max = Duration::from_secs(timeout_s) + WATCH_GRACE;
+        let patience = Patience::new(stream, stop, reading_max, reading_max);
+        let mut reader = WatchReader::new(format, patience);
+        let mut state = Watching { plan: &mut self.plan, sink, listing: lists, went_back: false };
+        if lists {
+            to(state.sink, WatchEvent::ListStarted)?;
+        }
+        let mut saw_something = false;
+        let cut = loop {
+            match reader.next(|event| state.on(event)) {
+                Ok(Some(Ok(()))) if state.went_back => {
+                    self.plan.on(Outcome::WentBack);
+                    return Ok(());
+                }
+                Ok(Some(Ok(()))) => saw_something = true,
+                Ok(Some(Err(cut))) => return Err(cut),
+                Ok(None) => {
+                    self.plan.on(Outcome::Ended { saw_something, lasted: began.elapsed() });
+                    return Ok(());
+                }
+                Err(error) => break error,
+            }
+        };
+        Err(self.cut(cut, stop))
+    }
+
+    fn format(&self, stream: &Stream) -> Result<Format, Cut> {
+        Format::from_content_type(stream.content_type()).ok_or_else(|| {
+            let cause = format!("expected protobuf or JSON, found {:.100?}", stream.content_type());
+            Cut::Failed(Error::Decode { request: self.label(), cause })
+        })
+    }
+
+    fn cut(&self, error: WireError, stop: &Receiver<()>) -> Cut {
+        match error {
+            WireError::Stopped => Cut::Stop,
+            _ if is_stopped(stop) => Cut::Stop,
+            WireError::Status(status) => Cut::Failed(Error::Status(status)),
+            WireError::Io(error) => {
+                Cut::Failed(Error::Transport { request: self.label(), cause: error.to_string() })
+            }
+            WireError::Malformed { .. } => {
+                Cut::Failed(Error::Decode { request: self.label(), cause: error.to_string() })
+            }
+        }
+    }
+
+    fn label(&self) -> String {
+        format!("GET {}", self.resource.path("", ""))
+    }
+}
+
+/// A watch under way.
+struct Watching<'w, 's> {
+    plan: &'w mut Plan,
+    sink: Sink<'s>,
+    /// The initial state is not complete yet.
+    listing: bool,
+    /// A bookmark was older than what had been seen.
+    went_back: bool,
+}
+
+impl Watching<'_, '_> {
+    fn on(&mut self, event: WireEvent<'_>) -> Result<(), Cut> {
+        match event {
+            WireEvent::Added(meta) | WireEvent::Modified(meta) if self.listing => {
+                to(self.sink, WatchEvent::Listed(meta))
+            }
+            WireEvent::Added(meta) | WireEvent::Modified(meta) => {
+                self.plan.saw(meta.resource_version);
+                to(self.sink, WatchEvent::Applied(meta))
+            }
+            WireEvent::Deleted(meta) => {
+                if !self.listing {
+                    self.plan.saw(meta.resource_version);
+                }
+                to(self.sink, WatchEvent::Deleted(meta))
+            }
+            WireEvent::Bookmark { resource_version, initial_events_end } => {
+                self.on_bookmark(resource_version, initial_events_end)
+            }
+            WireEvent::Error(status) => Err(Cut::Failed(Error::Status(Box::new(status)))),
+        }
+    }
+
+    fn on_bookmark(&mut self, resource_version: &str, initial_events_end: bool) -> Result<(), Cut> {
+        // A bookmark without a version says nothing.
+        if resource_version.is_empty() || (self.listing && !initial_events_end) {
+            return Ok(());
+        }
+        if self.listing {
+            self.listing = false;
+            self.plan.listed(resource_version);
+            return to(self.sink, WatchEvent::ListDone { resource_version });
+        }
+        self.went_back = self.plan.is_behind(resource_version);
+        if !self.went_back {
+            self.plan.saw(resource_version);
+        }
+        to(self.sink, WatchEvent::Bookmark { resource_version })
+    }
+}
+
+fn to(sink: Sink<'_>, event: WatchEvent<'_>) -> Result<(), Cut> {
+    if sink(event).is_break() { Err(Cut::Stop) } else { Ok(()) }
+}

@@ -1,0 +1,311 @@
+//! What a reflector does next, given what came of the last thing it did. No I/O and no clock: durations come in,
+//! durations go out.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::random::Random;
+use crate::Error;
+use crate::wire::ListEnd;
+
+/// The first wait after a failure; doubled with each further one.
+const BACKOFF_BASE: Duration = Duration::from_millis(500);
+
+/// The longest wait after a failure: a kind that comes back is seen within this.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// The longest `Retry-After` that is believed.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// A watch that ends sooner than this without an event has failed, whatever the server says (client-go's
+/// `VeryShortWatchError`).
+const WATCH_MIN: Duration = Duration::from_secs(1);
+
+/// A watch that held this long has succeeded, even if nothing happened on it.
+const WATCH_STABLE: Duration = Duration::from_secs(10);
+
+/// After this many failures in a row that are the server's doing, watching from the same version is given up for a
+/// new list: it may be that very version that the server cannot serve.
+const FAILURES_BEFORE_LIST: u32 = 3;
+
+/// A list of more pages than this goes in circles. With 5,000 objects a page this is fifty million.
+const PAGES_MAX: u32 = 10_000;
+
+/// The states.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    /// To read a page of a list; the first one if the token is empty.
+    List { continue_token: String, pages: u32 },
+    /// To read the list as the beginning of a watch, which then goes on.
+    StreamedList,
+    /// To watch from `Plan::resource_version`.
+    Watch,
+    /// To ask what version the server is at: the connection was lost or a watch was silent, and a server that was
+    /// restored from a backup is silent until its versions have passed ours (spec S7).
+    Probe,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing, for that long.
+    Wait(Duration),
+    /// Read one page of a list; the first one if the token is empty.
+    ListPage { continue_token: String },
+    /// Watch, the present state first.
+    StreamList { timeout_s: u64 },
+    /// Watch what comes after this version.
+    Watch { resource_version: String, timeout_s: u64 },
+    /// Read a list of at most one object, for its version only.
+    Probe,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome<'e> {
+    /// A page is read to its end.
+    Page(ListEnd),
+    /// The server's present version.
+    Probed(String),
+    /// A watch has ended as a stream should.
+    Ended { saw_something: bool, lasted: Duration },
+    /// A bookmark was older than what had been seen before.
+    WentBack,
+    /// Anything else.
+    Failed { error: &'e Error, lasted: Duration },
+}
+
+/// The state of one reflector.
+#[derive(Debug)]
+pub(super) struct Plan {
+    phase: Phase,
+    /// The newest version seen; empty before the first list is complete.
+    resource_version: String,
+    /// In a row, without progress between them.
+    failures: u32,
+    wait: Option<Duration>,
+    stream_lists: bool,
+    /// The server refused the metadata forms.
+    plain_accept: bool,
+    watch_timeout_s: RangeInclusive<u64>,
+    random: Random,
+}
+
+impl Plan {
+    pub(super) fn new(stream_lists: bool, watch_timeout_s: RangeInclusive<u64>, random: Random) -> Plan {
+        let mut plan = Plan {
+            phase: Phase::Watch,
+            resource_version: String::new(),
+            failures: 0,
+            wait: None,
+            stream_lists,
+            plain_accept: false,
+            watch_timeout_s,
+            random,
+        };
+        plan.start_list();
+        plan
+    }
+
+    /// Whether to ask for plain JSON only.
+    pub(super) fn plain_accept(&self) -> bool {
+        self.plain_accept
+    }
+
+    pub(super) fn next(&mut self) -> Step {
+        if let Some(wait) = self.wait.take() {
+            return Step::Wait(wait);
+        }
+        let timeout_s = self.random.within(&self.watch_timeout_s);
+        match &self.phase {
+            Phase::List { continue_token, .. } => Step::ListPage { continue_token: continue_token.clone() },
+            Phase::StreamedList => Step::StreamList { timeout_s },
+            Phase::Watch => Step::Watch { resource_version: self.resource_version.clone(), timeout_s },
+            Phase::Probe => Step::Probe,
+        }
+    }
+
+    pub(super) fn on(&mut self, outcome: Outcome<'_>) {
+        match outcome {
+            Outcome::Page(end) => self.on_page(end),
+            Outcome::Probed(resource_version) if is_older(&resource_version, &self.resource_version) => {
+                self.start_list();
+            }
+            Outcome::Probed(_) => self.phase = Phase::Watch,
+            Outcome::Ended { saw_something, lasted } => self.on_ended(saw_something, lasted),
+            Outcome::WentBack => self.start_list(),
+            Outcome::Failed { error, lasted } => self.on_failed(error, lasted),
+        }
+    }
+
+    /// A streamed list is complete as of this version, and its watch goes on.
+    pub(super) fn listed(&mut self, resource_version: &str) {
+        self.resource_version = resource_version.into();
+        self.failures = 0;
+        self.phase = Phase::Watch;
+    }
+
+    /// An event of a watch was at this version.
+    pub(super) fn saw(&mut self, resource_version: &str) {
+        self.failures = 0;
+        if !resource_version.is_empty() && !is_older(resource_version, &self.resource_version) {
+            resource_version.clone_into(&mut self.resource_version);
+        }
+    }
+
+    /// Whether a bookmark says that the server has gone back behind what it had shown before.
+    pub(super) fn is_behind(&self, resource_version: &str) -> bool {
+        is_older(resource_version, &self.resource_version)
+    }
+
+    fn on_page(&mut self, end: ListEnd) {
+        let pages = match self.phase {
+            Phase::List { pages, .. } => pages + 1,
+            Phase::StreamedList | Phase::Watch | Phase::Probe => 1,
+        };
+        if end.continue_token.is_empty() {
+            // A complete list is the truth, also where its version is older than what was seen: the caller is told.
+            self.resource_version = end.resource_version;
+            self.phase = Phase::Watch;
+        } else if pages < PAGES_MAX {
+            self.phase = Phase::List { continue_token: end.continue_token, pages };
+        } else {
+            self.back_off(None);
+            self.start_list();
+        }
+    }
+
+    fn on_ended(&mut self, saw_something: bool, lasted: Duration) {
+        if self.phase == Phase::StreamedList {
+            // The watch ended before the list was complete.
+            self.back_off(None);
+            return self.give_up_streaming_after_failures();
+        }
+        if saw_something || lasted >= WATCH_STABLE {
+            self.failures = 0;
+        }
+        if !saw_something {
+            self.phase = Phase::Probe;
+            if lasted < WATCH_MIN {
+                self.back_off(None);
+            }
+        }
+    }
+
+    fn on_failed(&mut self, error: &Error, lasted: Duration) {
+        if self.phase == Phase::Watch && lasted >= WATCH_STABLE {
+            self.failures = 0;
+        }
+        let (code, retry_after) = match error {
+            Error::Status(status) if status.is_expired() => (410, None),
+            Error::Status(status) => (status.code, status.retry_after),
+            Error::Transport { .. }
+            | Error::Decode { .. }
+            | Error::Credentials { .. }
+            | Error::Invalid { .. }
+            | Error::ShutDown => (0, None),
+        };
+        if code == 406 && !self.plain_accept {
+            self.plain_accept = true;
+            return;
+        }
+        let phase = self.phase.clone();
+        match phase {
+            Phase::List { .. } => {
+                self.back_off(retry_after);
+                // A page can be asked for again where the server or the way to it is at fault. Where it is the token
+                // (400 or 410) or the contents, only a new list helps.
+                if !is_passing(error) {
+                    self.start_list();
+                }
+            }
+            Phase::StreamedList if matches!(code, 400 | 422) => {
+                self.stream_lists = false;
+                self.start_list();
+            }
+            Phase::StreamedList => {
+                self.back_off(retry_after);
+                self.give_up_streaming_after_failures();
+            }
+            // The first time at once, so that no change waits; a server that cannot keep a version for as long as a
+            // list takes is not helped by more lists.
+            Phase::Watch if code == 410 && self.failures == 0 => {
+                self.failures = 1;
+                self.start_list();
+            }
+            Phase::Watch if matches!(code, 400 | 404 | 405 | 410 | 422) => {
+                self.back_off(retry_after);
+                self.start_list();
+            }
+            Phase::Watch if is_passing(error) => {
+                self.back_off(retry_after);
+                // Only a lost connection may mean another server or another state of it.
+                if code == 0 {
+                    self.phase = Phase::Probe;
+                }
+            }
+            Phase::Watch => {
+                self.back_off(retry_after);
+                if self.failures >= FAILURES_BEFORE_LIST {
+                    self.start_list();
+                }
+            }
+            Phase::Probe => {
+                self.back_off(retry_after);
+                if !is_passing(error) {
+                    self.phase = Phase::Watch;
+                }
+            }
+        }
+    }
+
+    fn give_up_streaming_after_failures(&mut self) {
+        if self.failures >= FAILURES_BEFORE_LIST {
+            self.stream_lists = false;
+            self.start_list();
+        }
+    }
+
+    fn start_list(&mut self) {
+        self.phase = if self.stream_lists {
+            Phase::StreamedList
+        } else {
+            Phase::List { continue_token: String::new(), pages: 0 }
+        };
+    }
+
+    /// Waits for half to all of the doubled time, so that a hundred reflectors do not come back as one; and for as
+    /// long as the server asks, within reason.
+    fn back_off(&mut self, retry_after: Option<Duration>) {
+        self.failures = self.failures.saturating_add(1);
+        let doublings = (self.failures - 1).min(16);
+        let full = BACKOFF_BASE.saturating_mul(1 << doublings).min(BACKOFF_MAX);
+        let jittered = full / 2 + self.random.below(full / 2);
+        let asked = retry_after.unwrap_or_default().min(RETRY_AFTER_MAX);
+        let asked = asked + self.random.below(asked / 4);
+        self.wait = Some(jittered.max(asked));
+    }
+}
+
+/// Whether the same request may succeed later: nothing was said about the request itself.
+fn is_passing(error: &Error) -> bool {
+    match error {
+        Error::Transport { .. } | Error::Credentials { .. } | Error::ShutDown => true,
+        Error::Status(status) => {
+            !status.is_expired() && matches!(status.code, 401 | 403 | 408 | 429 | 502..=504)
+        }
+        Error::Decode { .. } | Error::Invalid { .. } => false,
+    }
+}
+
+/// Whether a version is older than another. Only numbers can be compared; servers whose versions are something else
+/// are believed.
+fn is_older(resource_version: &str, than: &str) -> bool {
+    match (resource_version.parse::<u64>(), than.parse::<u64>()) {
+        (Ok(this), Ok(than)) => this < than,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;
