@@ -1,5 +1,6 @@
 //! Attempts against a world that is written as text.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::needless_pass_by_value, reason = "an `Expect` is written in place, by value")]
 
 mod delete;
 mod orphan;
