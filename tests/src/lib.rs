@@ -1,1 +1,5 @@
 //! A simulated Kubernetes API server, the scenario suites, and the tests that hold the house rules.
+#![forbid(unsafe_code)]
+
+pub mod http;
+pub mod sim;

@@ -1,0 +1,204 @@
+//! Lists: pages, continue tokens, and lists of the past.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::registry::Scope;
+use super::render::{Form, List};
+use super::request::{Request, Response};
+use super::select::Selector;
+use super::status::{ApiError, ErrorBody, FieldError};
+use super::store::{State, in_namespace};
+
+/// What a list asks for, apart from the selectors.
+struct ListOptions {
+    limit: usize,
+    continue_token: Option<Token>,
+    /// The state of exactly this resourceVersion; none for the present one.
+    exactly: Option<u64>,
+}
+
+/// Where a paged list goes on.
+struct Token {
+    /// The state that all pages show; none goes on with the present state, which is no longer consistent.
+    resource_version: Option<u64>,
+    /// The first key of the next page is above this one.
+    after: String,
+}
+
+/// Answers a list.
+pub(crate) fn list(
+    state: &State,
+    scope: &Scope,
+    request: &Request,
+    form: Form,
+    now: Timestamp,
+) -> Result<Response, ApiError> {
+    let resource = &*scope.resource;
+    let selector = Selector::parse(resource, request)?;
+    let options = ListOptions::parse(request, state.resource_version)?;
+    let exactly = options.continue_token.as_ref().map_or(options.exactly, |t| t.resource_version);
+    let past = match exactly {
+        Some(version) => Some(past(state, scope, version, options.continue_token.as_ref())?),
+        None => None,
+    };
+    let empty = BTreeMap::new();
+    let present = state.stores.get(&resource.store).map_or(&empty, |s| &s.objects);
+    let objects = past.as_ref().unwrap_or(present);
+    let after = options.continue_token.as_ref().map_or("", |t| t.after.as_str());
+    let wanted: Vec<(&String, &Arc<Value>)> = objects
+        .iter()
+        .filter(|(key, object)| {
+            key.as_str() > after && in_namespace(key, &scope.namespace) && selector.matches(object)
+        })
+        .collect();
+    let resource_version = exactly.unwrap_or(state.resource_version);
+    let take = if options.limit == 0 { wanted.len() } else { options.limit.min(wanted.len()) };
+    let more = wanted.len() - take;
+    let page = wanted.get(..take).unwrap_or_default();
+    let continue_token = match page.last() {
+        Some((last, _)) if more > 0 => token(resource_version, last),
+        _ => String::new(),
+    };
+    let page = List {
+        resource,
+        version: &scope.version,
+        items: page.iter().map(|(_, object)| &***object).collect(),
+        resource_version,
+        continue_token,
+        remaining: (more > 0 && selector.is_empty()).then_some(more),
+    };
+    form.list(&page, now)
+}
+
+/// The state of an earlier resourceVersion, or why it cannot be had any more.
+fn past(
+    state: &State,
+    scope: &Scope,
+    version: u64,
+    continue_token: Option<&Token>,
+) -> Result<BTreeMap<String, Arc<Value>>, ApiError> {
+    if version > state.resource_version {
+        return Err(ApiError::too_large_resource_version(version, state.resource_version));
+    }
+    if let Some(objects) = state.at_version(&scope.resource, version) {
+        return Ok(objects);
+    }
+    let Some(token) = continue_token else {
+        return Err(ApiError::expired("The resourceVersion for the provided list is too old."));
+    };
+    let mut error = ApiError::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+         without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+         results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+         modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+    );
+    if let ErrorBody::Status(status) = &mut error.body {
+        status["metadata"] = json!({"continue": inconsistent_token(&token.after)});
+    }
+    Err(error)
+}
+
+impl ListOptions {
+    fn parse(request: &Request, current: u64) -> Result<ListOptions, ApiError> {
+        let version_text = request.query("resourceVersion").unwrap_or_default();
+        let version_match = request.query("resourceVersionMatch").unwrap_or_default();
+        let continue_text = request.query("continue").unwrap_or_default();
+        check_match(&version_text, &version_match, &continue_text, request)?;
+        let version = parse_version(&version_text)
+            .map_err(|why| ApiError::bad_request(&format!("invalid resource version: {why}")))?;
+        let mut limit: usize = request.query("limit").and_then(|v| v.parse().ok()).unwrap_or(0);
+        if continue_text.is_empty() {
+            // The watch cache answers resourceVersion=0 and takes no notice of a limit.
+            if version_text == "0" {
+                limit = 0;
+            }
+            let exact = version_match == "Exact" || version_match.is_empty() && limit > 0;
+            if version > current {
+                return Err(ApiError::too_large_resource_version(version, current));
+            }
+            let exactly = (version > 0 && exact).then_some(version);
+            return Ok(ListOptions { limit, continue_token: None, exactly });
+        }
+        if version > 0 {
+            let message = "specifying resource version is not allowed when using continue";
+            return Err(ApiError::bad_request(message));
+        }
+        let token = parse_token(&continue_text).ok_or_else(|| {
+            let why = "continue key is not valid: illegal data";
+            ApiError::bad_request(&format!("invalid continue token: {why}"))
+        })?;
+        Ok(ListOptions { limit, continue_token: Some(token), exactly: None })
+    }
+}
+
+/// `ValidateListOptions` of apimachinery.
+fn check_match(version: &str, version_match: &str, token: &str, request: &Request) -> Result<(), ApiError> {
+    let field = "resourceVersionMatch";
+    let mut errors = Vec::new();
+    if !version_match.is_empty() {
+        if version.is_empty() {
+            let detail = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            errors.push(FieldError::forbidden(field, detail));
+        }
+        if !token.is_empty() {
+            let detail = "resourceVersionMatch is forbidden when continue is provided";
+            errors.push(FieldError::forbidden(field, detail));
+        }
+        if version_match != "Exact" && version_match != "NotOlderThan" {
+            errors.push(FieldError::not_supported(field, version_match, &["Exact", "NotOlderThan", ""]));
+        }
+        if version_match == "Exact" && version == "0" {
+            let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            errors.push(FieldError::forbidden(field, detail));
+        }
+    }
+    if request.query("sendInitialEvents").is_some() {
+        errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors))
+}
+
+/// A resourceVersion; 0 when empty.
+pub(crate) fn parse_version(text: &str) -> Result<u64, String> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| {
+        format!(
+            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        )
+    })
+}
+
+/// Opaque to clients: version and key, in hexadecimal so that nobody takes it apart by accident.
+fn token(resource_version: u64, after: &str) -> String {
+    hex(&format!("{resource_version}:{after}"))
+}
+
+fn inconsistent_token(after: &str) -> String {
+    hex(&format!("-1:{after}"))
+}
+
+fn hex(text: &str) -> String {
+    text.bytes().map(|b| format!("{b:02x}")).collect()
+}
+
+fn parse_token(text: &str) -> Option<Token> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let decode = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let bytes: Vec<u8> = digits.chunks(2).map(decode).collect::<Option<_>>()?;
+    let decoded = String::from_utf8(bytes).ok()?;
+    let (version, after) = decoded.split_once(':')?;
+    let resource_version = if version == "-1" { None } else { Some(version.parse().ok()?) };
+    Some(Token { resource_version, after: after.into() })
+}
