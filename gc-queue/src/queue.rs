@@ -13,7 +13,7 @@
 //! themselves and each change wakes one thread at most.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use hashbrown::DefaultHashBuilder;
 
 use crate::metrics::Snapshot;
 use crate::rate_limiter::RateLimiter;
-use crate::work_queue::WorkQueue;
+use crate::work_queue::{Hash32, WorkQueue};
 
 /// The longest sleep of the timekeeper. A backstop, as in client-go, should the system's idea of a time-out
 /// ever differ from its clock: an item is then late by this much and not for ever.
@@ -178,7 +178,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
 
     /// Marks the item as needing to be processed, now. See [`WorkQueue::add`].
     pub fn add(&self, item: T) {
-        let hash = self.shared.hasher.hash_one(&item);
+        let hash = Hash32::of(&self.shared.hasher, &item);
         self.change(false, |queue, now| queue.add_hashed(now, item, hash));
     }
 
@@ -552,3 +552,6 @@ impl<T: Eq + Hash + Clone + fmt::Debug> fmt::Debug for Guard<'_, T> {
         f.debug_tuple("Guard").field(&self.item).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

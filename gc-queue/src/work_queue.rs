@@ -54,7 +54,7 @@ use crate::timers::Timers;
 #[derive(Debug)]
 pub struct WorkQueue<T> {
     /// From an item's hash to its entry. One table for all states: an operation hashes its item once.
-    table: HashTable<u32>,
+    table: HashTable<Place>,
     hasher: DefaultHashBuilder,
     entries: Vec<Entry<T>>,
     free: Vec<u32>,
@@ -72,11 +72,23 @@ pub struct WorkQueue<T> {
     now: Nanos,
 }
 
+/// Where an item's entry is. The hash stands beside it, so that the table can grow, and most other items can
+/// be told apart, without a look at the entries, which are somewhere else in memory.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    hash: Hash32,
+    slot: u32,
+}
+
+/// Half of an item's hash: enough for the table's index and tag, half the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hash32(u32);
+
 #[derive(Debug)]
 struct Entry<T> {
     /// None: the entry is free.
     item: Option<T>,
-    hash: u64,
+    hash: Hash32,
     /// When the item became pending.
     added_at: Nanos,
     /// When the item was handed out.
@@ -138,7 +150,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     ///
     /// Returns whether the item has become ready by this call.
     pub fn add(&mut self, now: Duration, item: T) -> bool {
-        let hash = self.hasher.hash_one(&item);
+        let hash = Hash32::of(&self.hasher, &item);
         self.add_hashed(now, item, hash)
     }
 
@@ -147,7 +159,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     ///
     /// Returns whether the item has become ready by this call.
     pub fn add_after(&mut self, now: Duration, item: T, delay: Duration) -> bool {
-        let hash = self.hasher.hash_one(&item);
+        let hash = Hash32::of(&self.hasher, &item);
         match self.admit(now, item, hash) {
             Some(slot) => self.delay_slot(slot, delay),
             None => false,
@@ -163,7 +175,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     ///
     /// Returns whether the item has become ready by this call.
     pub fn add_rate_limited(&mut self, now: Duration, item: T) -> bool {
-        let hash = self.hasher.hash_one(&item);
+        let hash = Hash32::of(&self.hasher, &item);
         match self.admit(now, item, hash) {
             Some(slot) => self.rate_limit_slot(slot),
             None => false,
@@ -176,7 +188,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     ///
     /// Returns whether the item has become ready by this call.
     pub fn reschedule_after(&mut self, now: Duration, item: T, delay: Duration) -> bool {
-        let hash = self.hasher.hash_one(&item);
+        let hash = Hash32::of(&self.hasher, &item);
         match self.admit(now, item, hash) {
             Some(slot) => self.reschedule_slot(slot, delay),
             None => false,
@@ -323,7 +335,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         self.hasher.clone()
     }
 
-    pub(crate) fn add_hashed(&mut self, now: Duration, item: T, hash: u64) -> bool {
+    pub(crate) fn add_hashed(&mut self, now: Duration, item: T, hash: Hash32) -> bool {
         match self.admit(now, item, hash) {
             Some(slot) => self.make_pending(slot, self.now),
             None => false,
@@ -435,19 +447,19 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
 
     /// Tells the time and finds or makes the item's entry; the caller then makes it pending or waiting.
     /// None when the add is to be ignored.
-    fn admit(&mut self, now: Duration, item: T, hash: u64) -> Option<u32> {
+    fn admit(&mut self, now: Duration, item: T, hash: Hash32) -> Option<u32> {
         if self.shutting_down {
             return None;
         }
         self.advance(now);
         let entries = &self.entries;
         let place = self.table.entry(
-            hash,
-            |&slot| entries[slot as usize].item.as_ref() == Some(&item),
-            |&slot| entries[slot as usize].hash,
+            hash.spread(),
+            |place| place.hash == hash && entries[place.slot as usize].item.as_ref() == Some(&item),
+            |place| place.hash.spread(),
         );
         let vacant = match place {
-            hash_table::Entry::Occupied(occupied) => return Some(*occupied.get()),
+            hash_table::Entry::Occupied(occupied) => return Some(occupied.get().slot),
             hash_table::Entry::Vacant(vacant) => vacant,
         };
         let slot = match self.free.pop() {
@@ -455,7 +467,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
             // The last number is left out because it stands for "nowhere".
             None => u32::try_from(self.entries.len()).ok().filter(|&slot| slot != u32::MAX)?,
         };
-        vacant.insert(slot);
+        vacant.insert(Place { hash, slot });
         let entry = Entry {
             requeues: self.remembered.take(&item).unwrap_or(0),
             item: Some(item),
@@ -503,7 +515,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     fn release(&mut self, slot: u32) {
         let entry = &mut self.entries[slot as usize];
         let (hash, requeues, item) = (entry.hash, entry.requeues, entry.item.take());
-        if let Ok(occupied) = self.table.find_entry(hash, |&other| other == slot) {
+        if let Ok(occupied) = self.table.find_entry(hash.spread(), |place| place.slot == slot) {
             occupied.remove();
         }
         self.free.push(slot);
@@ -525,12 +537,27 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     }
 
     fn find(&self, item: &T) -> Option<u32> {
-        let hash = self.hasher.hash_one(item);
-        self.table.find(hash, |&slot| self.entries[slot as usize].item.as_ref() == Some(item)).copied()
+        let hash = Hash32::of(&self.hasher, item);
+        let is_item = |place: &Place| {
+            place.hash == hash && self.entries[place.slot as usize].item.as_ref() == Some(item)
+        };
+        self.table.find(hash.spread(), is_item).map(|place| place.slot)
     }
 
     fn is_processing(&self, slot: u32) -> bool {
         self.entries[slot as usize].processing_at != NOT_PROCESSING
+    }
+}
+
+impl Hash32 {
+    #[expect(clippy::cast_possible_truncation, reason = "half of a good hash is a good hash")]
+    pub(crate) fn of<T: Hash>(hasher: &DefaultHashBuilder, item: &T) -> Self {
+        Self(hasher.hash_one(item) as u32)
+    }
+
+    /// To 64 bits: the table takes its index from the lower bits and its tag from the upper ones.
+    fn spread(self) -> u64 {
+        u64::from(self.0) << 32 | u64::from(self.0)
     }
 }
 
