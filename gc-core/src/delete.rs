@@ -9,7 +9,7 @@ use crate::patch;
 use crate::state::{Absence, Known, State};
 use crate::{
     Class, FOREGROUND_FINALIZER, Facts, LiveObject, ORPHAN_FINALIZER, Outcome, OwnerReference, PatchKind,
-    Propagation, Reply, Request, Step, Target, Verdict, Why, verdict,
+    PatchedField, Propagation, Reply, Request, Step, Target, Verdict, Why, verdict,
 };
 
 /// A delete that meets a busy object is repeated at once this often, each time on the version just read (D11).
@@ -347,7 +347,8 @@ impl DeleteAttempt {
                 .collect();
             (PatchKind::JsonMerge, patch::merge_references(&live, &remain))
         };
-        let request = Request::Patch { target: item.target.clone(), kind, body };
+        let request =
+            Request::Patch { target: item.target.clone(), change: PatchedField::OwnerReferences, kind, body };
         self.stage = Stage::RemoveReferences(item, Removal { live, places, kind });
         Step::Call(request)
     }
@@ -382,7 +383,8 @@ impl DeleteAttempt {
             let unblocked: Vec<_> = live.owner_references.iter().map(patch::unblocked).collect();
             (PatchKind::JsonMerge, patch::merge_references(live, &unblocked))
         };
-        let request = Request::Patch { target: item.target.clone(), kind, body };
+        let request =
+            Request::Patch { target: item.target.clone(), change: PatchedField::OwnerReferences, kind, body };
         self.stage = Stage::Unblock(item, decided, kind);
         Step::Call(request)
     }

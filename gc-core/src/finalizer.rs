@@ -2,7 +2,7 @@
 
 use gc_graph::{Coordinate, Uid};
 
-use crate::{Outcome, PatchKind, Reply, Request, State, Step, Target, Why, patch};
+use crate::{Outcome, PatchKind, PatchedField, Reply, Request, State, Step, Target, Why, patch};
 
 /// After this many conflicts in a row the item goes back to the queue: somebody writes faster than we read.
 const CONFLICTS_MAX: u32 = 10;
@@ -58,6 +58,7 @@ impl RemoveFinalizer {
                 self.asked = Asked::Patch;
                 Step::Call(Request::Patch {
                     target: self.target.clone(),
+                    change: PatchedField::Finalizers,
                     kind: PatchKind::JsonMerge,
                     body: patch::merge_finalizers(&live, self.finalizer),
                 })

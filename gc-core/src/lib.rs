@@ -16,7 +16,9 @@ pub use delete::DeleteAttempt;
 pub use kinds::Kinds;
 pub use memory::Coordinates;
 pub use orphan::{OrphanAttempt, OrphanStep, ReleaseAttempt};
-pub use request::{LiveObject, OwnerReference, PatchKind, Propagation, Reply, Request, Resource, Target};
+pub use request::{
+    LiveObject, OwnerReference, PatchKind, PatchedField, Propagation, Reply, Request, Resource, Target,
+};
 pub use state::{Options, State};
 pub use verdict::{Class, Facts, Verdict, verdict};
 

@@ -7,8 +7,8 @@ use hashbrown::HashSet;
 
 use crate::finalizer::{RemoveFinalizer, describe};
 use crate::{
-    LiveObject, ORPHAN_FINALIZER, Outcome, OwnerReference, PatchKind, Reply, Request, State, Step, Target,
-    Why, patch,
+    LiveObject, ORPHAN_FINALIZER, Outcome, OwnerReference, PatchKind, PatchedField, Reply, Request, State,
+    Step, Target, Why, patch,
 };
 
 /// How often one attempt looks for dependents that appeared while it released others, before the queue spaces it out.
@@ -200,7 +200,12 @@ impl ReleaseAttempt {
         self.asked = Asked::Strategic;
         let (dependent, owner) = (self.dependent.uid.to_string(), self.owner.to_string());
         let body = patch::strategic_remove(&dependent, None, &[&owner]);
-        Step::Call(Request::Patch { target, kind: PatchKind::StrategicMerge, body })
+        Step::Call(Request::Patch {
+            target,
+            change: PatchedField::OwnerReferences,
+            kind: PatchKind::StrategicMerge,
+            body,
+        })
     }
 
     fn read(&mut self, target: Target) -> Step {
@@ -219,6 +224,11 @@ impl ReleaseAttempt {
         }
         self.asked = Asked::Merge;
         let body = patch::merge_references(live, &remain);
-        Step::Call(Request::Patch { target, kind: PatchKind::JsonMerge, body })
+        Step::Call(Request::Patch {
+            target,
+            change: PatchedField::OwnerReferences,
+            kind: PatchKind::JsonMerge,
+            body,
+        })
     }
 }

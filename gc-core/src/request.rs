@@ -64,13 +64,39 @@ pub enum Propagation {
     Orphan,
 }
 
-impl fmt::Display for Propagation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Propagation {
+    /// As the API writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
             Propagation::Background => "Background",
             Propagation::Foreground => "Foreground",
             Propagation::Orphan => "Orphan",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Propagation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a patch changes, for logs and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchedField {
+    /// References go, or become non-blocking (D8, D9, O1).
+    OwnerReferences,
+    /// One of our two finalizers goes (D13).
+    Finalizers,
+}
+
+impl PatchedField {
+    /// In the form of a metric's label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PatchedField::OwnerReferences => "owner_references",
+            PatchedField::Finalizers => "finalizers",
+        }
     }
 }
 
@@ -103,6 +129,8 @@ pub enum Request {
     Patch {
         /// What to patch.
         target: Target,
+        /// What it changes.
+        change: PatchedField,
         /// The format of the body.
         kind: PatchKind,
         /// JSON.

@@ -358,7 +358,7 @@ impl World {
                 self.server.remove(&target_key(target));
                 Reply::Deleted
             }
-            Request::Patch { target, kind, body } => {
+            Request::Patch { target, kind, body, .. } => {
                 if *kind == PatchKind::StrategicMerge && target.resource.group == "example.com" {
                     return Reply::UnsupportedMediaType;
                 }
@@ -430,7 +430,7 @@ fn show_request(request: &Request) -> String {
         Request::Delete { target, uid, resource_version, policy } => {
             format!("delete {target} uid={uid} rv={resource_version} {policy}")
         }
-        Request::Patch { target, kind, body } => format!("patch {target} {kind:?} {body}"),
+        Request::Patch { target, kind, body, .. } => format!("patch {target} {kind:?} {body}"),
     }
 }
 
