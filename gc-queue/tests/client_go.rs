@@ -21,14 +21,14 @@ fn q1_an_item_added_twice_is_there_once() {
         get
         ",
         &expect![[r#"
-                0ns  add foo                               r1 w0 p0 next 0ns
-                0ns  add bar                               r2 w0 p0 next 0ns
-                0ns  add foo                               r2 w0 p0 next 0ns
-                0ns  get                  foo              r1 w0 p1 next 0ns
-                0ns  done foo                              r1 w0 p0 next 0ns
-                0ns  get                  bar              r0 w0 p1 next never
-                0ns  done bar                              r0 w0 p0 next never
-                0ns  get                  nothing          r0 w0 p0 next never
+            0ns      add foo                               r1 w0 p0 next 0ns
+            0ns      add bar                               r2 w0 p0 next 0ns
+            0ns      add foo                               r2 w0 p0 next 0ns
+            0ns      get                  foo              r1 w0 p1 next 0ns
+            0ns      done foo                              r1 w0 p0 next 0ns
+            0ns      get                  bar              r0 w0 p1 next never
+            0ns      done bar                              r0 w0 p0 next never
+            0ns      get                  nothing          r0 w0 p0 next never
         "#]],
     );
 }
@@ -52,18 +52,18 @@ fn q1_an_item_added_while_processing_comes_back_once_after_done() {
         get
         ",
         &expect![[r#"
-                0ns  add foo                               r1 w0 p0 next 0ns
-                0ns  get                  foo              r0 w0 p1 next never
-                0ns  add foo                               r0 w0 p1 next never
-                0ns  add foo                               r0 w0 p1 next never
-                0ns  add bar                               r1 w0 p1 next 0ns
-                0ns  get                  bar              r0 w0 p2 next never
-                0ns  get                  nothing          r0 w0 p2 next never
-                0ns  done foo                              r1 w0 p1 next 0ns
-                0ns  get                  foo              r0 w0 p2 next never
-                0ns  done foo                              r0 w0 p1 next never
-                0ns  done bar                              r0 w0 p0 next never
-                0ns  get                  nothing          r0 w0 p0 next never
+            0ns      add foo                               r1 w0 p0 next 0ns
+            0ns      get                  foo              r0 w0 p1 next never
+            0ns      add foo                               r0 w0 p1 next never
+            0ns      add foo                               r0 w0 p1 next never
+            0ns      add bar                               r1 w0 p1 next 0ns
+            0ns      get                  bar              r0 w0 p2 next never
+            0ns      get                  nothing          r0 w0 p2 next never
+            0ns      done foo                              r1 w0 p1 next 0ns
+            0ns      get                  foo              r0 w0 p2 next never
+            0ns      done foo                              r0 w0 p1 next never
+            0ns      done bar                              r0 w0 p0 next never
+            0ns      get                  nothing          r0 w0 p0 next never
         "#]],
     );
 }
@@ -94,25 +94,25 @@ fn q1_shut_down_still_hands_out_what_was_added_before() {
         get
         ",
         &expect![[r#"
-                0ns  add foo                               r1 w0 p0 next 0ns
-                0ns  add bar                               r2 w0 p0 next 0ns
-                0ns  get                  foo              r1 w0 p1 next 0ns
-                0ns  add foo                               r1 w0 p1 next 0ns
-                0ns  after later 1s                        r1 w1 p1 next 0ns
-                0ns  shut down                             r1 w0 p1 next 0ns
-                0ns  add late                              r1 w0 p1 next 0ns
-                0ns  after late 1s                         r1 w0 p1 next 0ns
-                0ns  limited late                          r1 w0 p1 next 0ns
-                0ns  reschedule late 1s                    r1 w0 p1 next 0ns
-                0ns  get                  bar              r0 w0 p2 next never
-                0ns  get                  shut down        r0 w0 p2 next never
-                0ns  done foo                              r1 w0 p1 next 0ns
-                0ns  get                  foo              r0 w0 p2 next never
-                0ns  done foo                              r0 w0 p1 next never
-                0ns  done bar                              r0 w0 p0 next never
-                0ns  get                  shut down        r0 w0 p0 next never
-              3600s  +1h                                   r0 w0 p0 next never
-              3600s  get                  shut down        r0 w0 p0 next never
+            0ns      add foo                               r1 w0 p0 next 0ns
+            0ns      add bar                               r2 w0 p0 next 0ns
+            0ns      get                  foo              r1 w0 p1 next 0ns
+            0ns      add foo                               r1 w0 p1 next 0ns
+            0ns      after later 1s                        r1 w1 p1 next 0ns
+            0ns      shut down                             r1 w0 p1 next 0ns
+            0ns      add late                              r1 w0 p1 next 0ns
+            0ns      after late 1s                         r1 w0 p1 next 0ns
+            0ns      limited late                          r1 w0 p1 next 0ns
+            0ns      reschedule late 1s                    r1 w0 p1 next 0ns
+            0ns      get                  bar              r0 w0 p2 next never
+            0ns      get                  shut down        r0 w0 p2 next never
+            0ns      done foo                              r1 w0 p1 next 0ns
+            0ns      get                  foo              r0 w0 p2 next never
+            0ns      done foo                              r0 w0 p1 next never
+            0ns      done bar                              r0 w0 p0 next never
+            0ns      get                  shut down        r0 w0 p0 next never
+            3600s    +1h                                   r0 w0 p0 next never
+            3600s    get                  shut down        r0 w0 p0 next never
         "#]],
     );
 }
@@ -133,15 +133,15 @@ fn q1_a_delayed_item_comes_once_and_not_before_its_moment() {
         get
         ",
         &expect![[r#"
-                0ns  after foo 50ms                        r0 w1 p0 next 50ms
-                0ns  get                  nothing          r0 w1 p0 next 50ms
-               49ms  +49ms                                 r0 w1 p0 next 50ms
-               49ms  get                  nothing          r0 w1 p0 next 50ms
-               50ms  +1ms                                  r1 w0 p0 next 50ms
-               50ms  get                  foo              r0 w0 p1 next never
-               50ms  done foo                              r0 w0 p0 next never
-             10.05s  +10s                                  r0 w0 p0 next never
-             10.05s  get                  nothing          r0 w0 p0 next never
+            0ns      after foo 50ms                        r0 w1 p0 next 50ms
+            0ns      get                  nothing          r0 w1 p0 next 50ms
+            49ms     +49ms                                 r0 w1 p0 next 50ms
+            49ms     get                  nothing          r0 w1 p0 next 50ms
+            50ms     +1ms                                  r1 w0 p0 next 50ms
+            50ms     get                  foo              r0 w0 p1 next never
+            50ms     done foo                              r0 w0 p0 next never
+            10.05s   +10s                                  r0 w0 p0 next never
+            10.05s   get                  nothing          r0 w0 p0 next never
         "#]],
     );
 }
@@ -165,18 +165,18 @@ fn q1_the_earlier_of_two_moments_wins() {
         +1h
         ",
         &expect![[r#"
-                0ns  after foo 50ms                        r0 w1 p0 next 50ms
-                0ns  after foo 70ms                        r0 w1 p0 next 50ms
-               60ms  +60ms                                 r1 w0 p0 next 60ms
-               60ms  get                  foo              r0 w0 p1 next never
-               60ms  done foo                              r0 w0 p0 next never
-               80ms  +20ms                                 r0 w0 p0 next never
-               80ms  after foo 50ms                        r0 w1 p0 next 130ms
-               80ms  after foo 30ms                        r0 w1 p0 next 110ms
-              120ms  +40ms                                 r1 w0 p0 next 120ms
-              120ms  get                  foo              r0 w0 p1 next never
-              120ms  done foo                              r0 w0 p0 next never
-            3600.12s  +1h                                   r0 w0 p0 next never
+            0ns      after foo 50ms                        r0 w1 p0 next 50ms
+            0ns      after foo 70ms                        r0 w1 p0 next 50ms
+            60ms     +60ms                                 r1 w0 p0 next 60ms
+            60ms     get                  foo              r0 w0 p1 next never
+            60ms     done foo                              r0 w0 p0 next never
+            80ms     +20ms                                 r0 w0 p0 next never
+            80ms     after foo 50ms                        r0 w1 p0 next 130ms
+            80ms     after foo 30ms                        r0 w1 p0 next 110ms
+            120ms    +40ms                                 r1 w0 p0 next 120ms
+            120ms    get                  foo              r0 w0 p1 next never
+            120ms    done foo                              r0 w0 p0 next never
+            3600.12s +1h                                   r0 w0 p0 next never
         "#]],
     );
 }
@@ -197,15 +197,15 @@ fn q1_delayed_items_come_in_the_order_of_their_moments() {
         get
         ",
         &expect![[r#"
-                0ns  after first 1s                        r0 w1 p0 next 1s
-                0ns  after second 500ms                    r0 w2 p0 next 500ms
-                0ns  after third 250ms                     r0 w3 p0 next 250ms
-                0ns  after fourth 250ms                    r0 w4 p0 next 250ms
-                 2s  +2s                                   r4 w0 p0 next 2s
-                 2s  get                  third            r3 w0 p1 next 2s
-                 2s  get                  fourth           r2 w0 p2 next 2s
-                 2s  get                  second           r1 w0 p3 next 2s
-                 2s  get                  first            r0 w0 p4 next never
+            0ns      after first 1s                        r0 w1 p0 next 1s
+            0ns      after second 500ms                    r0 w2 p0 next 500ms
+            0ns      after third 250ms                     r0 w3 p0 next 250ms
+            0ns      after fourth 250ms                    r0 w4 p0 next 250ms
+            2s       +2s                                   r4 w0 p0 next 2s
+            2s       get                  third            r3 w0 p1 next 2s
+            2s       get                  fourth           r2 w0 p2 next 2s
+            2s       get                  second           r1 w0 p3 next 2s
+            2s       get                  first            r0 w0 p4 next never
         "#]],
     );
 }
@@ -234,22 +234,22 @@ fn q1_rate_limited_adds_are_counted_until_forgotten() {
         requeues two
         ",
         &expect![[r#"
-                0ns  limited one                           r0 w1 p0 next 1ms
-                0ns  limited one                           r0 w1 p0 next 1ms
-                0ns  requeues one         2                r0 w1 p0 next 1ms
-                1ms  +1ms                                  r1 w0 p0 next 1ms
-                1ms  get                  one              r0 w0 p1 next never
-                1ms  limited one                           r0 w1 p1 next 5ms
-                1ms  done one                              r0 w1 p0 next 5ms
-                1ms  requeues one         3                r0 w1 p0 next 5ms
-                1ms  limited two                           r0 w2 p0 next 2ms
-                5ms  +4ms                                  r2 w0 p0 next 5ms
-                5ms  get                  two              r1 w0 p1 next 5ms
-                5ms  get                  one              r0 w0 p2 next never
-                5ms  forget one                            r0 w0 p2 next never
-                5ms  requeues one         0                r0 w0 p2 next never
-                5ms  limited one                           r0 w1 p2 next 6ms
-                5ms  requeues two         1                r0 w1 p2 next 6ms
+            0ns      limited one                           r0 w1 p0 next 1ms
+            0ns      limited one                           r0 w1 p0 next 1ms
+            0ns      requeues one         2                r0 w1 p0 next 1ms
+            1ms      +1ms                                  r1 w0 p0 next 1ms
+            1ms      get                  one              r0 w0 p1 next never
+            1ms      limited one                           r0 w1 p1 next 5ms
+            1ms      done one                              r0 w1 p0 next 5ms
+            1ms      requeues one         3                r0 w1 p0 next 5ms
+            1ms      limited two                           r0 w2 p0 next 2ms
+            5ms      +4ms                                  r2 w0 p0 next 5ms
+            5ms      get                  two              r1 w0 p1 next 5ms
+            5ms      get                  one              r0 w0 p2 next never
+            5ms      forget one                            r0 w0 p2 next never
+            5ms      requeues one         0                r0 w0 p2 next never
+            5ms      limited one                           r0 w1 p2 next 6ms
+            5ms      requeues two         1                r0 w1 p2 next 6ms
         "#]],
     );
 }

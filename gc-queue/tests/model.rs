@@ -228,7 +228,7 @@ fn compare(queue: &mut WorkQueue<u8>, model: &Model) -> Result<(), TestCaseError
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Every answer and every count, after every step.
     #[test]

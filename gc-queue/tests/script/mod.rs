@@ -32,7 +32,7 @@ pub fn check_with(rate_limiter: RateLimiter, script: &str, expected: &Expect) {
         let next = queue.next_ready(now).map_or("never".to_owned(), |next| format!("{next:?}"));
         let [ready, waiting, processing] = counts;
         let state = format!("r{ready} w{waiting} p{processing} next {next}");
-        writeln!(trace, "{:>7}  {line:<20} {answer:<16} {state}", format!("{now:?}")).unwrap();
+        writeln!(trace, "{:<8} {line:<20} {answer:<16} {state}", format!("{now:?}")).unwrap();
     }
     expected.assert_eq(&trace);
 }
