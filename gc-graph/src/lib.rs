@@ -4,11 +4,17 @@
 mod change;
 mod cycles;
 mod dot;
+#[cfg(any(test, feature = "fixture"))]
+pub mod fixture;
 mod graph;
 mod intern;
+#[cfg(any(test, feature = "fixture"))]
+mod invariants;
 mod node;
 mod query;
 mod store;
+#[cfg(test)]
+mod tests;
 mod texts;
 mod uid;
 

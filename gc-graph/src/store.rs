@@ -66,7 +66,7 @@ pub(crate) struct Edge {
     pub(crate) next_reference: u32,
     pub(crate) next_dependent: u32,
     /// The first edge of a list has the last one here.
-    previous_dependent: u32,
+    pub(crate) previous_dependent: u32,
     /// The flags in the low bits; above, the number of the coordinates as written, or [`AS_OWNER`].
     written_and_flags: u32,
 }
@@ -730,6 +730,20 @@ impl Store {
         }
         (self.nodes, self.texts) = (Slab { slots: nodes, free: Vec::new() }, texts);
         self.rebuild_table();
+    }
+
+    /// What the texts of a node take, for the check of invariants.
+    #[cfg(any(test, feature = "fixture"))]
+    pub(crate) fn text_bytes(&self, index: u32) -> usize {
+        let node = self.node(index);
+        let mut bytes = Texts::taken_bytes(node.name);
+        if node.flags & UID_IS_TEXT != 0 {
+            bytes += Texts::taken_bytes(text_of_uid(&node.uid));
+        }
+        if node.flags & VERSION_IS_TEXT != 0 {
+            bytes += Texts::taken_bytes(TextRef { at: node.version[0], len: node.version[1] });
+        }
+        bytes
     }
 
     fn move_texts(&self, node: &mut NodeSlot, texts: &mut Texts) {

@@ -85,6 +85,11 @@ impl Texts {
         texts + 2 * (bytes / UNIT)
     }
 
+    #[cfg(any(test, feature = "fixture"))]
+    pub(crate) fn taken_bytes(text: TextRef) -> usize {
+        if text.len == 0 { 0 } else { class_and_units(text.len as usize).1 * UNIT }
+    }
+
     pub(crate) fn used_bytes(&self) -> usize {
         self.used_units * UNIT
     }

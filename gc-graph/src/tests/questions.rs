@@ -1,0 +1,339 @@
+//! The questions of spec G11.
+
+use expect_test::{Expect, expect};
+
+use crate::fixture::Fixture;
+use crate::{BlockingChain, Graph, Node, Uid};
+
+const WORLD: &str = "
+    deploy/d @ns finalizers=[foreground] deleting
+    rs/r @ns owners=[deploy/d!*] finalizers=[foreground] deleting
+    pod/p1 @ns owners=[rs/r!*]
+    pod/p2 @ns owners=[rs/r!*] finalizers=[x] deleting
+    cm/loose @ns owners=[deploy/d]
+    cm/dangling @ns owners=[cm/gone]
+    cm/alone @ns";
+
+fn world(text: &str) -> Graph {
+    let mut fixture = Fixture::new();
+    fixture.run(text).unwrap();
+    fixture.graph.check_invariants().unwrap();
+    fixture.graph
+}
+
+fn names<'g>(nodes: impl Iterator<Item = Node<'g>>) -> String {
+    nodes.map(|node| node.name()).collect::<Vec<_>>().join(" ")
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "expect![] stands in the argument list without a sigil")]
+fn check_cycles(text: &str, expect: Expect) {
+    let join = |uids: Vec<Uid>| uids.iter().map(Uid::to_string).collect::<Vec<_>>().join(" ") + "\n";
+    expect.assert_eq(&world(text).cycles().into_iter().map(join).collect::<String>());
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "expect![] stands in the argument list without a sigil")]
+fn check_chain(text: &str, uid: &str, expect: Expect) {
+    let graph = world(text);
+    let BlockingChain { steps, truncated } = graph.blocking_chain(&uid.into());
+    assert!(!truncated);
+    let print = |step: &crate::BlockingStep<'_>| {
+        let end = if step.is_end { " (holds)" } else { "" };
+        let again = if step.is_repeated { " (again)" } else { "" };
+        format!("{}{}{end}{again}\n", "  ".repeat(step.depth), step.node.name())
+    };
+    expect.assert_eq(&steps.iter().map(print).collect::<String>());
+}
+
+#[test]
+fn g11_nodes_of_a_kind_roots_and_dependents() {
+    let graph = world(WORLD);
+    assert_eq!(names(graph.nodes_of_kind("v1", "Pod")), "p1 p2");
+    assert_eq!(names(graph.nodes_of_kind("v1", "ConfigMap")), "loose dangling gone alone");
+    assert_eq!(names(graph.nodes_of_kind("v2", "Pod")), "");
+    assert_eq!(names(graph.roots()), "d gone alone");
+    let deployment = graph.get(&"d".into()).unwrap();
+    assert_eq!(names(deployment.dependents()), "r loose");
+    assert_eq!(names(deployment.blocking_dependents()), "r");
+    assert_eq!((graph.len(), graph.virtual_len()), (8, 1));
+}
+
+#[test]
+fn g11_a_node_gives_back_what_was_observed() {
+    let graph = world(
+        "cm/o @ns
+        cm/a @ns uid=0123abcd-4567-89ab-cdef-0123456789ab rv=5 owners=[secret/x!#o, cm/o, deployment.apps/v1beta1/d*#o, cm/none#]",
+    );
+    let node = graph.get(&"0123abcd-4567-89ab-cdef-0123456789ab".into()).unwrap();
+    expect![[r#"
+        ConfigMap.v1 ns/a (0123abcd-4567-89ab-cdef-0123456789ab) at 5
+        [
+            OwnerReference {
+                api_version: "v1",
+                kind: "Secret",
+                name: "x",
+                uid: Uid("o"),
+                controller: false,
+                block_owner_deletion: true,
+            },
+            OwnerReference {
+                api_version: "v1",
+                kind: "ConfigMap",
+                name: "o",
+                uid: Uid("o"),
+                controller: false,
+                block_owner_deletion: false,
+            },
+            OwnerReference {
+                api_version: "apps/v1beta1",
+                kind: "Deployment",
+                name: "d",
+                uid: Uid("o"),
+                controller: true,
+                block_owner_deletion: false,
+            },
+            OwnerReference {
+                api_version: "v1",
+                kind: "ConfigMap",
+                name: "none",
+                uid: Uid(""),
+                controller: false,
+                block_owner_deletion: false,
+            },
+        ]"#]].assert_eq(&format!(
+        "{} at {}\n{:#?}",
+        node.coordinate(),
+        node.resource_version(),
+        node.owner_references().collect::<Vec<_>>()
+    ));
+    assert_eq!(node.owners().count(), 3);
+}
+
+#[test]
+fn g11_the_blocking_chain_ends_at_what_really_holds() {
+    check_chain(WORLD, "d", expect![[r#"
+        d
+          r
+            p1 (holds)
+            p2 (holds)
+    "#]]);
+}
+
+#[test]
+fn g11_the_blocking_chain_of_what_nothing_blocks_is_itself() {
+    check_chain(WORLD, "p2", expect![[r#"
+        p2 (holds)
+    "#]]);
+    check_chain(WORLD, "not there", expect![[""]]);
+}
+
+/// kubernetes#50047: a cycle of blocking references holds itself.
+#[test]
+fn g11_the_blocking_chain_passes_a_cycle_once() {
+    check_chain(
+        "cm/a @ns owners=[cm/c!] finalizers=[foreground] deleting
+        cm/b @ns owners=[cm/a!, cm/b!] finalizers=[foreground] deleting
+        cm/c @ns owners=[cm/b!, cm/a] finalizers=[foreground] deleting",
+        "a",
+        expect![[r#"
+            a
+              b
+                b (again)
+                c
+                  a (again)
+        "#]],
+    );
+}
+
+#[test]
+fn g11_cycles_are_found_once_in_the_order_of_ownership() {
+    check_cycles(
+        "cm/z @ns owners=[cm/a]
+        cm/b @ns owners=[cm/z, cm/outside]
+        cm/a @ns owners=[cm/b]
+        cm/below @ns owners=[cm/a]
+        cm/self @ns owners=[cm/self]
+        cm/x @ns owners=[cm/y]
+        cm/y @ns owners=[cm/x, cm/w]
+        cm/w @ns owners=[cm/x]
+        cm/outside @ns",
+        expect![[r#"
+            a b z
+            self
+            w x y
+        "#]],
+    );
+    check_cycles(WORLD, expect![[""]]);
+}
+
+#[test]
+fn g11_the_drawing_of_all_leaves_out_what_hangs_on_nothing() {
+    let mut fixture = Fixture::new();
+    fixture.run(WORLD).unwrap();
+    fixture.run("delete deploy/d @ns").unwrap();
+    expect![[r#"
+        strict digraph full {
+          // Node definitions.
+          "d" [
+            label="uid=d\nnamespace=ns\nDeployment.v1.apps/d\nmissing\n"
+            group="apps"
+            version="v1"
+            kind="Deployment"
+            namespace="ns"
+            name="d"
+            uid="d"
+            missing="true"
+            beingDeleted="false"
+            deletingDependents="false"
+            virtual="false"
+          ];
+          "dangling" [
+            label="uid=dangling\nnamespace=ns\nConfigMap.v1/dangling\n"
+            group=""
+            version="v1"
+            kind="ConfigMap"
+            namespace="ns"
+            name="dangling"
+            uid="dangling"
+            missing="false"
+            beingDeleted="false"
+            deletingDependents="false"
+            virtual="false"
+          ];
+          "gone" [
+            label="uid=gone\nnamespace=ns\nConfigMap.v1/gone\nvirtual\n"
+            group=""
+            version="v1"
+            kind="ConfigMap"
+            namespace="ns"
+            name="gone"
+            uid="gone"
+            missing="false"
+            beingDeleted="false"
+            deletingDependents="false"
+            virtual="true"
+          ];
+          "loose" [
+            label="uid=loose\nnamespace=ns\nConfigMap.v1/loose\n"
+            group=""
+            version="v1"
+            kind="ConfigMap"
+            namespace="ns"
+            name="loose"
+            uid="loose"
+            missing="false"
+            beingDeleted="false"
+            deletingDependents="false"
+            virtual="false"
+          ];
+          "p1" [
+            label="uid=p1\nnamespace=ns\nPod.v1/p1\n"
+            group=""
+            version="v1"
+            kind="Pod"
+            namespace="ns"
+            name="p1"
+            uid="p1"
+            missing="false"
+            beingDeleted="false"
+            deletingDependents="false"
+            virtual="false"
+          ];
+          "p2" [
+            label="uid=p2\nnamespace=ns\nPod.v1/p2\nbeingDeleted\n"
+            group=""
+            version="v1"
+            kind="Pod"
+            namespace="ns"
+            name="p2"
+            uid="p2"
+            missing="false"
+            beingDeleted="true"
+            deletingDependents="false"
+            virtual="false"
+          ];
+          "r" [
+            label="uid=r\nnamespace=ns\nReplicaSet.v1.apps/r\nbeingDeleted,deletingDependents\n"
+            group="apps"
+            version="v1"
+            kind="ReplicaSet"
+            namespace="ns"
+            name="r"
+            uid="r"
+            missing="false"
+            beingDeleted="true"
+            deletingDependents="true"
+            virtual="false"
+          ];
+          // Edge definitions.
+          "dangling" -> "gone";
+          "loose" -> "d";
+          "p1" -> "r";
+          "p2" -> "r";
+          "r" -> "d";
+        }
+    "#]].assert_eq(&fixture.graph.dot(&[]));
+}
+
+#[test]
+fn g11_the_drawing_around_some_follows_owners_and_dependents() {
+    let graph =
+        world("pod/a @ns owners=[pod/b, pod/c, pod/c]\npod/d @ns owners=[pod/f]\npod/f @ns owners=[pod/g]");
+    let nodes = |around: &[Uid]| {
+        let dot = graph.dot(around);
+        dot.lines().filter(|line| line.ends_with('[') || line.contains("->")).collect::<Vec<_>>().join("\n")
+    };
+    expect![[r#"
+          "d" [
+          "f" [
+          "g" [
+          "d" -> "f";
+          "f" -> "g";"#]].assert_eq(&nodes(&["f".into()]));
+    expect![[r#"
+          "a" [
+          "b" [
+          "c" [
+          "a" -> "b";
+          "a" -> "c";"#]].assert_eq(&nodes(&["b".into(), "a".into(), "not there".into()]));
+    expect![[r#"
+        strict digraph full {
+        }
+    "#]].assert_eq(&graph.dot(&["not there".into()]));
+}
+
+#[test]
+fn g11_the_drawing_quotes_everything() {
+    let graph = world("pod/\"x\\\u{1b}é🐹 @ns uid=\"];evil->\"\\ owners=[pod/o]");
+    expect![[r#"
+        strict digraph full {
+          // Node definitions.
+          "\"];evil->\"\\" [
+            label="uid=\"];evil->\"\\\nnamespace=ns\nPod.v1/\"x\\�é🐹\n"
+            group=""
+            version="v1"
+            kind="Pod"
+            namespace="ns"
+            name="\"x\\�é🐹"
+            uid="\"];evil->\"\\"
+            missing="false"
+            beingDeleted="false"
+            deletingDependents="false"
+            virtual="false"
+          ];
+          "o" [
+            label="uid=o\nnamespace=ns\nPod.v1/o\nvirtual\n"
+            group=""
+            version="v1"
+            kind="Pod"
+            namespace="ns"
+            name="o"
+            uid="o"
+            missing="false"
+            beingDeleted="false"
+            deletingDependents="false"
+            virtual="true"
+          ];
+          // Edge definitions.
+          "\"];evil->\"\\" -> "o";
+        }
+    "#]].assert_eq(&graph.dot(&[]));
+}
