@@ -20,6 +20,9 @@ const PLUGIN_WITHIN: Duration = Duration::from_secs(60);
 /// How often a running plugin is looked at.
 const PLUGIN_POLL: Duration = Duration::from_millis(20);
 
+/// All that a plugin printed is in the pipe when it ends; only something that it left behind keeps the pipe open.
+const OUTPUT_AFTER_END: Duration = Duration::from_secs(2);
+
 /// A token and a certificate are some kilobytes.
 const PLUGIN_OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
@@ -267,7 +270,7 @@ impl ExecPlugin {
                 None => gate.pause(PLUGIN_POLL)?,
             }
         };
-        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        match receiver.recv_timeout(OUTPUT_AFTER_END) {
             Ok(Ok(output)) if output.len() as u64 > PLUGIN_OUTPUT_BYTES_MAX => {
                 Err(self.error("it printed more than 1 MiB, which is no credential"))
             }

@@ -406,3 +406,148 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     }
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use hashbrown::HashMap;
+
+    use super::*;
+
+    /// A directory of files and an environment, both of the test's own.
+    struct World {
+        root: PathBuf,
+        variables: HashMap<&'static str, String>,
+    }
+
+    impl World {
+        fn new(name: &str) -> World {
+            let root = std::env::temp_dir().join(format!("gc-client-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&root).unwrap();
+            World { root, variables: HashMap::new() }
+        }
+
+        fn write(&self, name: &str, text: &str) -> PathBuf {
+            let path = self.root.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            path
+        }
+
+        fn set(&mut self, name: &'static str, value: &str) {
+            self.variables.insert(name, value.replace("ROOT", &self.root.display().to_string()));
+        }
+
+        fn load(&self, kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, ConfigError> {
+            let get = |name: &str| self.variables.get(name).cloned();
+            let environment = Environment { get: &get, service_account: self.root.join("account") };
+            Config::load_from(&environment, kubeconfig, context)
+        }
+
+        /// Server, namespace and credential of what is found, or the error.
+        fn found(&self, kubeconfig: Option<&Path>, context: Option<&str>) -> String {
+            let found = match self.load(kubeconfig, context) {
+                Ok(config) => {
+                    let credential = config.auth.first().unwrap().authorization.unwrap_or_default();
+                    format!("{} {:?} {}", config.server(), config.namespace(), credential.reveal_str())
+                }
+                Err(error) => error.to_string(),
+            };
+            found.replace(&self.root.display().to_string(), "ROOT")
+        }
+    }
+
+    impl Drop for World {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.root);
+        }
+    }
+
+    /// A kubeconfig of one context, whose three entries have this name.
+    fn kubeconfig(name: &str, host: &str, token: &str) -> String {
+        format!(
+            "current-context: {name}\ncontexts: [{{name: {name}, context: {{cluster: {name}, user: {name}, namespace: {name}}}}}]\n\
+             clusters: [{{name: {name}, cluster: {{server: 'http://{host}'}}}}]\nusers: [{{name: {name}, user: {token}}}]\n"
+        )
+    }
+
+    fn authority() -> String {
+        let mut params = rcgen::CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
+    }
+
+    #[test]
+    fn r1_the_explicit_file_then_kubeconfig_then_the_pod_then_home() {
+        let mut world = World::new("order");
+        expect!["no configuration: $KUBECONFIG is not set, this is no pod with a service account, and there is no ~/.kube/config; give --kubeconfig FILE"]
+            .assert_eq(&world.found(None, None));
+
+        world.write("home/.kube/config", &kubeconfig("home", "home", "{token: t1}"));
+        world.set("HOME", "ROOT/home");
+        assert_eq!(world.found(None, None), r#"http://home "home" Bearer t1"#);
+
+        world.write("account/token", "t2\n");
+        world.write("account/ca.crt", &authority());
+        world.write("account/namespace", "kube-system");
+        world.set("KUBERNETES_SERVICE_PORT", "443");
+        assert_eq!(world.found(None, None), r#"http://home "home" Bearer t1"#);
+        world.set("KUBERNETES_SERVICE_HOST", "fd00::1");
+        assert_eq!(world.found(None, None), r#"https://[fd00::1]:443 "kube-system" Bearer t2"#);
+
+        world.write("named", &kubeconfig("named", "named", "{token: t3}"));
+        world.set("KUBECONFIG", "ROOT/named");
+        assert_eq!(world.found(None, None), r#"http://named "named" Bearer t3"#);
+
+        let explicit = world.write("explicit", &kubeconfig("explicit", "explicit", "{token: t4}"));
+        assert_eq!(world.found(Some(&explicit), None), r#"http://explicit "explicit" Bearer t4"#);
+    }
+
+    #[test]
+    fn r1_several_files_are_merged_and_the_first_wins() {
+        let mut world = World::new("merge");
+        world.write("one/config", &kubeconfig("a", "one", "{tokenFile: token}"));
+        world.write("one/token", "of one");
+        world.write("two", &format!("{}{}", kubeconfig("b", "two", "{token: t2}"), ""));
+        world.write("three", &kubeconfig("a", "three", "{token: t3}"));
+        world.set("KUBECONFIG", "ROOT/missing:ROOT/one/config::ROOT/two:ROOT/three");
+        assert_eq!(world.found(None, None), r#"http://one "a" Bearer of one"#);
+        assert_eq!(world.found(None, Some("b")), r#"http://two "b" Bearer t2"#);
+        expect![[r#"ROOT/missing, ROOT/one/config, ROOT/two, ROOT/three: current-context: there is no context "c"; the file defines the contexts a, b"#]]
+            .assert_eq(&world.found(None, Some("c")));
+    }
+
+    #[test]
+    fn r7_a_broken_pod_is_named() {
+        let mut world = World::new("pod");
+        world.set("KUBERNETES_SERVICE_HOST", "10.0.0.1");
+        world.write("account/token", "t");
+        expect!["in-cluster configuration: $KUBERNETES_SERVICE_PORT: it is not set; it is set in every pod; outside of a cluster give --kubeconfig FILE"]
+            .assert_eq(&world.found(None, None));
+        world.set("KUBERNETES_SERVICE_PORT", "443");
+        expect!["the pod's service account: ca.crt: ROOT/account/ca.crt: No such file or directory (os error 2); put the PEM file there, and let this process read it"].assert_eq(&world.found(None, None));
+        world.write("account/ca.crt", "nonsense");
+        expect!["the pod's service account: ca.crt: there is no certificate in it; give certificates in PEM, from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----"].assert_eq(&world.found(None, None));
+        world.write("account/ca.crt", &authority());
+        world.write("account/token", "");
+        expect!["the pod's service account: token: ROOT/account/token is empty; mount or write a token there, and let this process read it"].assert_eq(&world.found(None, None));
+    }
+
+    #[test]
+    fn r1_the_environments_proxy_holds_for_a_kubeconfig_and_never_for_a_pod() {
+        let mut world = World::new("proxy");
+        world.set("HTTPS_PROXY", "http://proxy:3128");
+        world.set("HTTP_PROXY", "http://proxy:3128");
+        let file = world.write("config", &kubeconfig("a", "prod.example", "{}"));
+        let proxy = |config: Config| config.proxy().unwrap().map(|proxy| proxy.host().to_owned());
+        assert_eq!(proxy(world.load(Some(&file), None).unwrap()), Some("proxy".into()));
+        world.set("NO_PROXY", "example");
+        assert_eq!(proxy(world.load(Some(&file), None).unwrap()), None);
+        world.write("account/token", "t");
+        world.write("account/ca.crt", &authority());
+        world.set("KUBERNETES_SERVICE_HOST", "10.0.0.1");
+        world.set("KUBERNETES_SERVICE_PORT", "443");
+        world.set("NO_PROXY", "");
+        assert_eq!(proxy(world.load(None, None).unwrap()), None);
+    }
+}

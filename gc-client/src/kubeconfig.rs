@@ -156,35 +156,29 @@ fn parse(file: &Path) -> Result<Kubeconfig, ConfigError> {
         return Ok(Kubeconfig::default());
     }
     serde_saphyr::from_str(text).map_err(|yaml| {
-        let place = yaml
-            .location()
-            .map(|at| format!("line {}, column {}: ", at.line(), at.column()))
-            .unwrap_or_default();
-        error(format!("{place}{}; mend the YAML there", without_values(&yaml.without_snippet().to_string())))
+        // The parser's words name the line and the column.
+        error(format!("{}; mend the YAML there", without_values(&yaml.without_snippet().to_string())))
     })
 }
 
-/// The parser's words without anything quoted, since a quoted value may be a token.
+/// The parser's words without anything quoted and without the key of a duplicate, since those may be a token.
 fn without_values(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
-    if line.starts_with("missing field") {
-        return line.to_owned();
-    }
+    let (words, place) = line.rsplit_once(" at line ").unwrap_or((line, "?"));
+    let words = words.split(": ").next().unwrap_or_default();
     let mut shown = String::new();
     let mut quote = None;
-    for c in line.chars() {
+    for c in words.chars() {
         match quote {
             Some(open) if c == open => quote = None,
-            Some(_) => continue,
-            None if matches!(c, '"' | '`' | '\'') => {
-                quote = Some(c);
-                shown.push('…');
-                continue;
-            }
+            // The names of missing fields are our own.
+            Some('`') if words.starts_with("missing field") => shown.push(c),
+            Some(_) => {}
+            None if matches!(c, '"' | '`' | '\'') => quote = Some(c),
             None => shown.push(c),
         }
     }
-    shown
+    format!("line {place}: {shown}")
 }
 
 impl Merged {
@@ -387,7 +381,7 @@ fn auth_of(user: &Entry<User>, cluster: &Entry<Cluster>) -> Result<Auth, ConfigE
         let name = provider.name.as_deref().unwrap_or_default();
         return Err(place("auth-provider").error(
             &format!("the auth provider {name:?} is not supported"),
-            "use the provider's exec plugin instead, as client-go does since v1.26",
+            "use the provider's exec plugin instead",
         ));
     }
     Ok(Auth::None)

@@ -1,5 +1,4 @@
-//! A blocking Kubernetes client for metadata: configuration, discovery, lists, watches, reads, patches, deletes.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod api;

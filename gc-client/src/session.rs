@@ -283,3 +283,46 @@ fn warn_of_risks(config: &Config) {
         log::warn!("{}: credentials go over the network unencrypted; use https", config.server());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A session on a token file, and the header that it gives when the files were last read `ago`.
+    fn header_after(session: &Session, ago: Duration) -> String {
+        if let Some(then) = Instant::now().checked_sub(ago) {
+            session.lock().checked = then;
+        }
+        let current = session.current(&Gate::new(1, 0.0, 0)).unwrap();
+        current
+            .headers
+            .iter()
+            .map(|(_, value)| String::from_utf8_lossy(value.as_bytes()).into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn r1_token_files_are_read_again_after_a_minute_and_not_before() {
+        let path: PathBuf = std::env::temp_dir().join(format!("gc-client-session-{}", std::process::id()));
+        std::fs::write(&path, "old").unwrap();
+        let place = Place::new("test", "token");
+        let mut config = Config::plain("http://127.0.0.1:1");
+        config.auth = Auth::TokenFile { path: path.clone(), place };
+        let session = Session::new(&config, &Options::default()).unwrap();
+        std::fs::write(&path, "new").unwrap();
+        assert_eq!(header_after(&session, Duration::from_secs(1)), "Bearer old");
+        assert_eq!(header_after(&session, FILES_EVERY), "Bearer new");
+        // A file that is gone for a while does not take the client down.
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(header_after(&session, FILES_EVERY), "Bearer new");
+    }
+
+    #[test]
+    fn r7_a_user_agent_that_is_no_header_is_an_error_and_not_a_panic() {
+        let options = Options { user_agent: "a\nb".into(), ..Options::default() };
+        let error = Session::new(&Config::plain("http://127.0.0.1:1"), &options).err().unwrap().to_string();
+        assert!(error.starts_with("the client's options: user_agent: "), "{error}");
+    }
+}

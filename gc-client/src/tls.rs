@@ -4,14 +4,17 @@
 //! the URL's host (the kubeconfig's `tls-server-name`), and it panics on a client certificate that rustls refuses.
 
 use std::io::{self, Read, Write};
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SignatureScheme, StreamOwned};
-use ureq::unversioned::resolver::DefaultResolver;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
     SocksConnector, TcpConnector, Transport, TransportAdapter,
@@ -68,17 +71,24 @@ pub(crate) fn client_config(
     let Some((chain, key)) = &material.identity else { return Ok(Arc::new(builder.with_no_client_auth())) };
     let chain = certificates(chain, &places.certificate)?;
     let key = private_key(key, &places.key)?;
-    let config = builder.with_client_auth_cert(chain, key).map_err(|error| match error {
+    let config = builder.with_client_auth_cert(chain, key).map_err(|error| identity_error(&error, places))?;
+    Ok(Arc::new(config))
+}
+
+fn identity_error(error: &rustls::Error, places: &Places) -> ConfigError {
+    let kinds = "use an RSA (2048 bits or more), ECDSA P-256, P-384 or Ed25519 key";
+    match error {
         rustls::Error::InconsistentKeys(_) => places.key.error(
             "the key does not belong to the client certificate",
             "give the key that the certificate was made for",
         ),
-        other => places.key.error(
-            &format!("the key cannot be used: {other}"),
-            "use an RSA (2048 bits or more), ECDSA P-256, P-384 or Ed25519 key",
+        rustls::Error::InvalidCertificate(_) => places.certificate.error(
+            &format!("the certificate cannot be used: {error}"),
+            "give the client's certificate first and those that signed it after it, as X.509 v3 in PEM",
         ),
-    })?;
-    Ok(Arc::new(config))
+        rustls::Error::General(cause) => places.key.error(&format!("the key cannot be used: {cause}"), kinds),
+        other => places.key.error(&format!("the key cannot be used: {other}"), kinds),
+    }
 }
 
 fn roots(pem: Option<&[u8]>, place: &Place) -> Result<RootCertStore, ConfigError> {
@@ -143,7 +153,52 @@ pub(crate) fn agent(config: ureq::config::Config, connector: TlsConnector) -> ur
             .chain(ConnectProxyConnector::default())
             .chain(TcpConnector::default())
             .chain(connector);
-    ureq::Agent::with_parts(config, chain, DefaultResolver::default())
+    ureq::Agent::with_parts(config, chain, RememberingResolver::default())
+}
+
+/// How long a resolved address is used. Long enough that a thousand requests a second ask no name server, short enough
+/// that a moved API server is found soon.
+const ADDRESSES_FOR: Duration = Duration::from_secs(10);
+
+/// ureq resolves the host for every request, even on a connection that is open already.
+#[derive(Debug, Default)]
+struct RememberingResolver {
+    inner: DefaultResolver,
+    last: Mutex<Option<Remembered>>,
+}
+
+#[derive(Debug)]
+struct Remembered {
+    /// With the scheme, which decides the port where the authority has none.
+    authority: String,
+    addresses: Vec<SocketAddr>,
+    resolved: Instant,
+}
+
+impl Resolver for RememberingResolver {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &ureq::config::Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+        let key = format!("{}://{authority}", uri.scheme_str().unwrap_or_default());
+        // Not held while a name server is asked.
+        if let Some(last) = &*self.last.lock().unwrap_or_else(PoisonError::into_inner)
+            && last.authority == key
+            && last.resolved.elapsed() < ADDRESSES_FOR
+        {
+            let mut addresses = self.inner.empty();
+            last.addresses.iter().for_each(|address| addresses.push(*address));
+            return Ok(addresses);
+        }
+        let addresses = self.inner.resolve(uri, config, timeout)?;
+        let remembered =
+            Remembered { authority: key, addresses: addresses.to_vec(), resolved: Instant::now() };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(remembered);
+        Ok(addresses)
+    }
 }
 
 /// Wraps a connection in TLS.
