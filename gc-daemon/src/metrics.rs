@@ -6,9 +6,12 @@
 //! Every label has a closed set of values, or one that grows only with the kinds the API server serves. No object's
 //! name, namespace or UID is ever a label.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gc_client::ApiResource;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, MetricEncoder, NoLabelSet, prometheus_text, text,
@@ -16,7 +19,6 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 /// The reference's names for its work queues, the label `name` of the metrics `workqueue_…`.
@@ -87,6 +89,8 @@ pub struct GraphNumbers {
     pub bytes: usize,
     /// Coordinates in the absent-owner cache (spec G10).
     pub absent_owner_cache_entries: usize,
+    /// Times since the start that an owner was read as absent while the graph held it as alive (spec D16).
+    pub absence_unconfirmed_total: u64,
 }
 
 /// All metrics of one daemon. Nothing is global: two daemons in one process do not mix.
@@ -98,11 +102,15 @@ pub struct Metrics {
     deletes: Family<Label, Counter>,
     patches: Family<Label, Counter>,
     patch_conflicts: Family<Label, Counter>,
-    absence_unconfirmed: Counter,
     watch_restarts: Counter,
+    watch_failures: Counter,
     events_dropped: Counter,
-    kind_synced: Family<KindLabels, Gauge>,
+    kinds: Arc<Mutex<Kinds>>,
 }
+
+/// The watched kinds by `resource.group`. One entry a kind, so that a preferred version that moves replaces the line
+/// of the old one.
+type Kinds = BTreeMap<String, (KindLabels, bool)>;
 
 /// One label whose values are known when the program is written.
 type Label = [(&'static str, &'static str); 1];
@@ -143,32 +151,28 @@ impl Metrics {
                 "gc_patch_conflicts",
                 "Patches that the server refused because the object had changed",
             ),
-            absence_unconfirmed: counter(
-                &mut registry,
-                "gc_absence_unconfirmed",
-                "Times an owner was read as absent while the graph held it as alive, so that nothing was deleted",
-            ),
             watch_restarts: counter(&mut registry, "gc_watch_restarts", "Watches that had to list anew"),
+            watch_failures: counter(
+                &mut registry,
+                "gc_watch_failures",
+                "Lists and watches that failed and were tried again",
+            ),
             events_dropped: counter(
                 &mut registry,
                 "gc_events_dropped",
                 "Events not posted: too many waiting, too many on one object, or refused by the server",
             ),
-            kind_synced: Family::default(),
+            kinds: Arc::default(),
             registry,
         };
         metrics.with_collectors(sources)
     }
 
     fn with_collectors(mut self, sources: Sources) -> Metrics {
-        self.registry.register(
-            "gc_kind_synced",
-            "Whether the objects of a watched kind have been listed",
-            self.kind_synced.clone(),
-        );
         let start_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.registry.register_collector(Box::new(AtScrape {
             sources,
+            kinds: Arc::clone(&self.kinds),
             start_time_seconds: start_time.as_millis() as f64 / 1e3,
         }));
         self
@@ -179,24 +183,30 @@ impl Metrics {
         self.sync_errors.inc();
     }
 
-    /// A request was answered with a status code, or not at all. The verb is an HTTP method, in capitals.
-    pub fn request(&self, verb: &'static str, code: Option<u16>) {
+    /// A request was answered with this status code, or with none: 0. The verb is one of a few fixed words.
+    pub fn request(&self, verb: &'static str, code: u16) {
         let code = match code {
             // No server has reason to send another; one that does must not make the table grow.
-            Some(code @ 100..=599) => code.to_string(),
-            Some(_) => "<other>".to_owned(),
-            None => "<error>".to_owned(),
+            100..=599 => code.to_string(),
+            0 => "<error>".to_owned(),
+            _ => "<other>".to_owned(),
         };
         self.requests.get_or_create(&RequestLabels { verb, code }).inc();
     }
 
-    /// An object was deleted: `Background`, `Foreground` or `Orphan`.
-    pub fn delete(&self, policy: &'static str) {
+    /// An object was deleted with this propagation policy, as the API spells it.
+    pub fn deleted(&self, policy: &str) {
+        let policy = match policy {
+            "Background" => "Background",
+            "Foreground" => "Foreground",
+            "Orphan" => "Orphan",
+            _ => "<other>",
+        };
         self.deletes.get_or_create(&[("policy", policy)]).inc();
     }
 
-    /// An object was patched, and what for: a fixed word such as `remove_owner_references`.
-    pub fn patch(&self, op: &'static str) {
+    /// An object was patched: `owner_references` or `finalizers`.
+    pub fn patched(&self, op: &'static str) {
         self.patches.get_or_create(&[("op", op)]).inc();
     }
 
@@ -205,14 +215,14 @@ impl Metrics {
         self.patch_conflicts.get_or_create(&[("op", op)]).inc();
     }
 
-    /// A read said that an owner is absent and the graph says that it lives (spec D16).
-    pub fn absence_unconfirmed(&self) {
-        self.absence_unconfirmed.inc();
+    /// A watch could not go on from its version and listed anew.
+    pub fn watch_restarted(&self) {
+        self.watch_restarts.inc();
     }
 
-    /// A watch could not go on from its version and listed anew.
-    pub fn watch_restart(&self) {
-        self.watch_restarts.inc();
+    /// A list or a watch failed and will be tried again.
+    pub fn watch_failed(&self) {
+        self.watch_failures.inc();
     }
 
     /// An event was not posted.
@@ -220,14 +230,18 @@ impl Metrics {
         self.events_dropped.inc();
     }
 
-    /// Says of a watched kind whether its objects have been listed. The core group is the empty string.
-    pub fn set_kind_synced(&self, group: &str, version: &str, resource: &str, synced: bool) {
-        self.kind_synced.get_or_create(&KindLabels::new(group, version, resource)).set(i64::from(synced));
+    /// Says of a watched kind whether its objects have been listed.
+    pub fn kind_synced(&self, resource: &ApiResource, synced: bool) {
+        let ApiResource { group, version, resource, .. } = resource;
+        let dot = if group.is_empty() { "" } else { "." };
+        let labels =
+            KindLabels { group: group.clone(), version: version.clone(), resource: resource.clone() };
+        lock(&self.kinds).insert(format!("{resource}{dot}{group}"), (labels, synced));
     }
 
-    /// Forgets a kind that is no longer watched.
-    pub fn forget_kind(&self, group: &str, version: &str, resource: &str) {
-        self.kind_synced.remove(&KindLabels::new(group, version, resource));
+    /// Forgets a kind that is no longer watched, as `resource.group`.
+    pub fn forget_kind(&self, kind: &str) {
+        lock(&self.kinds).remove(kind);
     }
 
     /// Everything in the OpenMetrics text format, for scrapers that ask for it.
@@ -245,10 +259,9 @@ impl Metrics {
     }
 }
 
-impl KindLabels {
-    fn new(group: &str, version: &str, resource: &str) -> KindLabels {
-        KindLabels { group: group.to_owned(), version: version.to_owned(), resource: resource.to_owned() }
-    }
+fn lock(kinds: &Mutex<Kinds>) -> MutexGuard<'_, Kinds> {
+    // No code panics while it holds the lock, and each change is a single step: the table is whole.
+    kinds.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
@@ -269,6 +282,7 @@ where
 /// The numbers that are read when somebody scrapes.
 struct AtScrape {
     sources: Sources,
+    kinds: Arc<Mutex<Kinds>>,
     start_time_seconds: f64,
 }
 
@@ -282,6 +296,7 @@ impl Collector for AtScrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         encode_queues(&mut encoder, &(self.sources.queues)())?;
         encode_graph(&mut encoder, &(self.sources.graph)())?;
+        encode_kinds(&mut encoder, &lock(&self.kinds))?;
         gauge(
             &mut encoder,
             "process_start_time_seconds",
@@ -369,7 +384,21 @@ fn encode_graph(encoder: &mut DescriptorEncoder<'_>, graph: &GraphNumbers) -> Re
     nodes.encode_family(&[("state", "virtual")])?.encode_gauge(&graph.virtual_nodes)?;
     gauge(encoder, "gc_graph_bytes", "Estimated memory of the ownership graph in bytes", &graph.bytes)?;
     let help = "Owners remembered as absent";
-    gauge(encoder, "gc_absent_owner_cache_entries", help, &graph.absent_owner_cache_entries)
+    gauge(encoder, "gc_absent_owner_cache_entries", help, &graph.absent_owner_cache_entries)?;
+    let help =
+        "Times an owner was read as absent while the graph held it as alive, so that nothing was deleted";
+    encoder
+        .encode_descriptor("gc_absence_unconfirmed", help, None, MetricType::Counter)?
+        .encode_counter::<NoLabelSet, _, f64>(&graph.absence_unconfirmed_total, None)
+}
+
+fn encode_kinds(encoder: &mut DescriptorEncoder<'_>, kinds: &Kinds) -> Result<(), fmt::Error> {
+    let help = "Whether the objects of a watched kind have been listed";
+    let mut metric = encoder.encode_descriptor("gc_kind_synced", help, None, MetricType::Gauge)?;
+    for (labels, synced) in kinds.values() {
+        metric.encode_family(labels)?.encode_gauge(&i64::from(*synced))?;
+    }
+    Ok(())
 }
 
 fn gauge(
@@ -425,25 +454,42 @@ mod tests {
             virtual_nodes: 2,
             bytes: 16_800_000,
             absent_owner_cache_entries: 500,
+            absence_unconfirmed_total: 7,
         };
         Sources { queues: Box::new(queues), graph: Box::new(graph) }
+    }
+
+    fn resource(group: &str, version: &str, resource: &str) -> ApiResource {
+        ApiResource {
+            group: group.into(),
+            version: version.into(),
+            resource: resource.into(),
+            kind: "Any".into(),
+            namespaced: true,
+            preferred: true,
+            can_delete: true,
+            can_list: true,
+            can_watch: true,
+        }
     }
 
     /// Metrics where everything has happened.
     fn busy() -> Metrics {
         let metrics = Metrics::new(sources());
         metrics.resources_sync_error();
-        metrics.request("DELETE", Some(200));
-        metrics.request("DELETE", Some(200));
-        metrics.delete("Background");
-        metrics.patch("remove_finalizer");
-        metrics.patch_conflict("remove_finalizer");
-        metrics.absence_unconfirmed();
-        metrics.watch_restart();
+        metrics.request("delete", 200);
+        metrics.request("delete", 200);
+        metrics.deleted("Background");
+        metrics.patched("finalizers");
+        metrics.patch_conflict("finalizers");
+        metrics.watch_restarted();
+        metrics.watch_failed();
         metrics.event_dropped();
-        metrics.set_kind_synced("example.com", "v1", "gone", true);
-        metrics.forget_kind("example.com", "v1", "gone");
-        metrics.set_kind_synced("example.com", "v1", "widgets", false);
+        metrics.kind_synced(&resource("example.com", "v1", "gone"), true);
+        metrics.forget_kind("gone.example.com");
+        metrics.kind_synced(&resource("", "v1", "pods"), true);
+        metrics.kind_synced(&resource("example.com", "v1beta1", "widgets"), true);
+        metrics.kind_synced(&resource("example.com", "v1", "widgets"), false);
         metrics
     }
 
@@ -486,8 +532,7 @@ mod tests {
     #[test]
     fn r2_status_codes_cannot_make_the_table_grow() {
         let metrics = Metrics::new(sources());
-        (0..=u16::MAX).for_each(|code| metrics.request("GET", Some(code)));
-        metrics.request("GET", None);
+        (0..=u16::MAX).for_each(|code| metrics.request("get", code));
         let page = metrics.prometheus_text().unwrap();
         assert_eq!(page.lines().filter(|line| line.starts_with("gc_requests_total{")).count(), 502);
     }
