@@ -79,12 +79,15 @@ pub struct ReflectorOptions {
     pub watch_within: Duration,
     /// How long a list waits for the head of the answer, and then for each next piece.
     pub list_within: Duration,
+    /// The first wait after a failure; doubled with each further one, up to 30 s.
+    pub backoff_base: Duration,
     /// Where the jitter comes from. Reflectors of different resources may share it.
     pub seed: u64,
 }
 
 impl Default for ReflectorOptions {
-    /// Pages of 5,000, watches of 120 to 200 s, 15 s and 60 s to wait for an answer, seed 0.
+    /// Pages of 5,000, watches of 120 to 200 s, 15 s (watch) and 60 s (list) to wait for an answer, half a second
+    /// after a first failure, seed 0.
     fn default() -> ReflectorOptions {
         ReflectorOptions {
             page_size: 5_000,
@@ -92,6 +95,7 @@ impl Default for ReflectorOptions {
             watch_timeout_s: 120..=200,
             watch_within: Duration::from_secs(15),
             list_within: Duration::from_secs(60),
+            backoff_base: Duration::from_millis(500),
             seed: 0,
         }
     }
@@ -147,7 +151,7 @@ impl Reflector {
     /// A reflector at its beginning; it does nothing until it is [run](Reflector::run).
     pub fn new(client: Client, resource: ApiResource, options: ReflectorOptions) -> Reflector {
         let random = Random::new(options.seed, &resource.path("", ""));
-        let plan = Plan::new(options.stream_lists, options.watch_timeout_s.clone(), random);
+        let plan = Plan::new(&options, random);
         Reflector { client, resource, options, plan }
     }
 

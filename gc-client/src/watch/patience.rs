@@ -67,3 +67,83 @@ impl<R: Read> Read for Patience<'_, R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// Times out after a millisecond, for ever or until its bytes are due.
+    struct Quiet {
+        ticks: u32,
+        then: &'static [u8],
+    }
+
+    impl Read for Quiet {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            thread::sleep(Duration::from_millis(1));
+            if self.ticks > 0 {
+                self.ticks -= 1;
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.then.read(into)
+        }
+    }
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn s5_time_outs_in_between_are_waited_through() {
+        let (_stop, stopped) = crossbeam_channel::bounded(0);
+        let mut bytes = [0; 8];
+        let count =
+            Patience::new(Quiet { ticks: 3, then: b"ab" }, &stopped, LONG, LONG).read(&mut bytes).unwrap();
+        assert_eq!(&bytes[..count], b"ab");
+    }
+
+    #[test]
+    fn kars_456_a_peer_that_is_silent_for_ever_is_given_up() {
+        let (_stop, stopped) = crossbeam_channel::bounded(0);
+        let short = Duration::from_millis(20);
+        for (reading_max, silence_max) in [(short, LONG), (LONG, short)] {
+            let quiet = Quiet { ticks: u32::MAX, then: b"" };
+            let error = Patience::new(quiet, &stopped, reading_max, silence_max).read(&mut [0]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        }
+    }
+
+    #[test]
+    fn kars_456_a_peer_that_trickles_for_ever_is_given_up() {
+        let (_stop, stopped) = crossbeam_channel::bounded(0);
+        let quiet = Quiet { ticks: 0, then: &[b'x'; 100_000] };
+        let mut patience = Patience::new(quiet, &stopped, Duration::from_millis(20), LONG);
+        let mut reads = 0;
+        let error = loop {
+            match patience.read(&mut [0]) {
+                Ok(count) => reads += count,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(reads < 100, "{reads}");
+    }
+
+    #[test]
+    fn a_sink_that_takes_its_time_is_no_dead_peer() {
+        let (_stop, stopped) = crossbeam_channel::bounded(0);
+        let short = Duration::from_millis(500);
+        let mut patience = Patience::new(Quiet { ticks: 1, then: b"ab" }, &stopped, short, short);
+        thread::sleep(short * 2);
+        assert_eq!(patience.read(&mut [0]).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_stop_ends_the_waiting() {
+        let (stop, stopped) = crossbeam_channel::bounded(0);
+        drop(stop);
+        let quiet = Quiet { ticks: u32::MAX, then: b"" };
+        let error = Patience::new(quiet, &stopped, LONG, LONG).read(&mut [0]).unwrap_err();
+        assert_eq!(error.to_string(), "stopped");
+    }
+}

@@ -4,12 +4,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::ReflectorOptions;
 use super::random::Random;
 use crate::Error;
 use crate::wire::ListEnd;
-
-/// The first wait after a failure; doubled with each further one.
-const BACKOFF_BASE: Duration = Duration::from_millis(500);
 
 /// The longest wait after a failure: a kind that comes back is seen within this.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
@@ -88,19 +86,21 @@ pub(super) struct Plan {
     /// The server refused the metadata forms.
     plain_accept: bool,
     watch_timeout_s: RangeInclusive<u64>,
+    backoff_base: Duration,
     random: Random,
 }
 
 impl Plan {
-    pub(super) fn new(stream_lists: bool, watch_timeout_s: RangeInclusive<u64>, random: Random) -> Plan {
+    pub(super) fn new(options: &ReflectorOptions, random: Random) -> Plan {
         let mut plan = Plan {
             phase: Phase::Watch,
             resource_version: String::new(),
             failures: 0,
             wait: None,
-            stream_lists,
+            stream_lists: options.stream_lists,
             plain_accept: false,
-            watch_timeout_s,
+            watch_timeout_s: options.watch_timeout_s.clone(),
+            backoff_base: options.backoff_base,
             random,
         };
         plan.start_list();
@@ -279,7 +279,7 @@ impl Plan {
     fn back_off(&mut self, retry_after: Option<Duration>) {
         self.failures = self.failures.saturating_add(1);
         let doublings = (self.failures - 1).min(16);
-        let full = BACKOFF_BASE.saturating_mul(1 << doublings).min(BACKOFF_MAX);
+        let full = self.backoff_base.saturating_mul(1 << doublings).min(BACKOFF_MAX);
         let jittered = full / 2 + self.random.below(full / 2);
         let asked = retry_after.unwrap_or_default().min(RETRY_AFTER_MAX);
         let asked = asked + self.random.below(asked / 4);

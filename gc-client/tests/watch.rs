@@ -1,0 +1,562 @@
+//! The reflector against a scripted server on loopback: what it asks, and what it tells its sink.
+
+// A test that cannot set itself up fails, which is what unwrapping does.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+use gc_client::encode::{self, EncodeMeta};
+use gc_client::{ApiResource, Client, Config, Options, Reflector, ReflectorOptions, Status, WatchEvent};
+use support::{Reply, Server, json};
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+
+fn pods() -> ApiResource {
+    ApiResource {
+        group: String::new(),
+        version: "v1".into(),
+        resource: "pods".into(),
+        kind: "Pod".into(),
+        namespaced: true,
+        preferred: true,
+        can_delete: true,
+        can_list: true,
+        can_watch: true,
+    }
+}
+
+/// Quick retries, short waits, and the same time for every watch.
+fn quick() -> ReflectorOptions {
+    ReflectorOptions {
+        page_size: 2,
+        watch_timeout_s: 7..=7,
+        watch_within: Duration::from_millis(50),
+        backoff_base: Duration::from_millis(2),
+        ..ReflectorOptions::default()
+    }
+}
+
+fn client(server: &Server) -> Client {
+    Client::new(&Config::plain(&server.url()), &Options::default()).unwrap()
+}
+
+fn head(content_type: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .into_bytes()
+}
+
+fn chunk(bytes: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
+}
+
+/// A whole answer, ended as HTTP has it.
+fn whole(content_type: &str, body: &[u8]) -> Reply {
+    Reply::Keep([head(content_type), chunk(body), b"0\r\n\r\n".to_vec()].concat())
+}
+
+/// An answer that is cut off.
+fn cut(content_type: &str, body: &[u8]) -> Reply {
+    Reply::Close([head(content_type), chunk(body)].concat())
+}
+
+/// An answer that goes on for ever, with nothing more in it.
+fn hang(content_type: &str, body: &[u8]) -> Reply {
+    Reply::Hang([head(content_type), chunk(body)].concat())
+}
+
+fn status(code: u16, reason: &str) -> Reply {
+    let body =
+        format!(r#"{{"kind":"Status","apiVersion":"v1","code":{code},"reason":"{reason}","message":"m"}}"#);
+    json(code, "", &body)
+}
+
+fn meta<'a>(name: &'a str, resource_version: &'a str) -> EncodeMeta<'a> {
+    EncodeMeta { name, resource_version, ..EncodeMeta::default() }
+}
+
+fn list(names: &[&str], resource_version: &str, continue_token: &str) -> Reply {
+    let items: Vec<EncodeMeta<'_>> = names.iter().map(|name| meta(name, "1")).collect();
+    whole(PROTOBUF, &encode::partial_object_metadata_list(&items, resource_version, continue_token, None))
+}
+
+fn event(event_type: &str, name: &str, resource_version: &str) -> Vec<u8> {
+    encode::watch_frame(event_type, &encode::partial_object_metadata(&meta(name, resource_version)))
+}
+
+fn initial_events_end(resource_version: &str) -> Vec<u8> {
+    let annotations = [("k8s.io/initial-events-end", "true")];
+    let bookmark = EncodeMeta { resource_version, annotations: &annotations, ..EncodeMeta::default() };
+    encode::watch_frame("BOOKMARK", &encode::partial_object_metadata(&bookmark))
+}
+
+fn expired_event() -> Vec<u8> {
+    let status =
+        Status { code: 410, reason: "Expired".into(), message: "too old".into(), ..Status::default() };
+    encode::watch_frame("ERROR", &encode::status(&status))
+}
+
+fn text(event: &WatchEvent<'_>) -> String {
+    match event {
+        WatchEvent::ListStarted => "list started".into(),
+        WatchEvent::Listed(meta) => format!("listed {}", meta.name),
+        WatchEvent::ListDone { resource_version } => format!("list done at {resource_version}"),
+        WatchEvent::Applied(meta) => format!("applied {} at {}", meta.name, meta.resource_version),
+        WatchEvent::Deleted(meta) => format!("deleted {} at {}", meta.name, meta.resource_version),
+        WatchEvent::Bookmark { resource_version } => format!("bookmark {resource_version}"),
+        WatchEvent::Failed(error) => format!("failed: {error}"),
+    }
+}
+
+/// Lets a reflector meet these answers, one after the other, and writes down requests (`>`) and events as they come.
+/// It is over when the last answer has been asked for and has led to something.
+fn check_with(options: ReflectorOptions, script: Vec<Reply>, expected: &Expect) {
+    let script = Mutex::new(VecDeque::from(script));
+    let log = Arc::new(Mutex::new(String::new()));
+    let seen = log.clone();
+    let server = Server::plain(move |request| {
+        let reply = script.lock().unwrap().pop_front();
+        if reply.is_some() {
+            let line = request.line.replace("GET /api/v1/pods", ">");
+            writeln!(
+                seen.lock().unwrap(),
+                "{}",
+                line.replace("watch=true&allowWatchBookmarks=true&", "watch ")
+            )
+            .unwrap();
+        }
+        reply.unwrap_or_else(|| status(500, "ScriptIsOver"))
+    });
+    let (_stop, stopped) = crossbeam_channel::bounded(0);
+    Reflector::new(client(&server), pods(), options).run(&stopped, &mut |event| {
+        let line = text(&event);
+        if line.contains("ScriptIsOver") {
+            return ControlFlow::Break(());
+        }
+        writeln!(log.lock().unwrap(), "  {line}").unwrap();
+        ControlFlow::Continue(())
+    });
+    expected.assert_eq(&log.lock().unwrap());
+}
+
+fn check(script: Vec<Reply>, expected: &Expect) {
+    check_with(quick(), script, expected);
+}
+
+#[test]
+fn s5_pages_then_events_then_a_watch_from_the_last_version() {
+    let events = [event("ADDED", "d", "7"), event("MODIFIED", "a", "8"), event("DELETED", "b", "9")].concat();
+    check(
+        vec![
+            list(&["a", "b"], "5", "to/ken="),
+            list(&["c"], "5", ""),
+            whole(PROTOBUF_WATCH, &events),
+            whole(PROTOBUF_WATCH, &event("BOOKMARK", "", "20")),
+            whole(PROTOBUF_WATCH, &event("ADDED", "e", "21")),
+        ],
+        &expect![[r#"
+              list started
+            >?limit=2
+              listed a
+              listed b
+            >?limit=2&continue=to%2Fken%3D
+              listed c
+              list done at 5
+            >?watch timeoutSeconds=7&resourceVersion=5
+              applied d at 7
+              applied a at 8
+              deleted b at 9
+            >?watch timeoutSeconds=7&resourceVersion=9
+              bookmark 20
+            >?watch timeoutSeconds=7&resourceVersion=20
+              applied e at 21
+        "#]],
+    );
+}
+
+#[test]
+fn kubernetes_83520_expiry_comes_as_a_status_and_as_an_event() {
+    check(
+        vec![
+            list(&["a"], "5", ""),
+            status(410, "Expired"),
+            list(&["a"], "7", ""),
+            whole(PROTOBUF_WATCH, &[event("ADDED", "b", "8"), expired_event()].concat()),
+            list(&["a", "b"], "9", ""),
+            status(410, "Gone"),
+            list(&[], "10", ""),
+        ],
+        &expect![[r#"
+              list started
+            >?limit=2
+              listed a
+              list done at 5
+            >?watch timeoutSeconds=7&resourceVersion=5
+              failed: the server answered 410 Expired: m
+              list started
+            >?limit=2
+              listed a
+              list done at 7
+            >?watch timeoutSeconds=7&resourceVersion=7
+              applied b at 8
+              failed: the server answered 410 Expired: too old
+              list started
+            >?limit=2
+              listed a
+              listed b
+              list done at 9
+            >?watch timeoutSeconds=7&resourceVersion=9
+              failed: the server answered 410 Gone: m
+              list started
+            >?limit=2
+              list done at 10
+        "#]],
+    );
+}
+
+#[test]
+fn s5_a_bad_continue_token_restarts_the_list() {
+    check(
+        vec![
+            list(&["a"], "5", "old"),
+            status(410, "Expired"),
+            list(&["a"], "6", "odd"),
+            status(400, "BadRequest"),
+            list(&["a"], "7", ""),
+        ],
+        &expect![[r#"
+              list started
+            >?limit=2
+              listed a
+            >?limit=2&continue=old
+              failed: the server answered 410 Expired: m
+              list started
+            >?limit=2
+              listed a
+            >?limit=2&continue=odd
+              failed: the server answered 400 BadRequest: m
+              list started
+            >?limit=2
+              listed a
+              list done at 7
+        "#]],
+    );
+}
+
+#[test]
+fn s5_half_a_frame_loses_nothing() {
+    let frame = event("ADDED", "b", "6");
+    let half = &frame[..frame.len() / 2];
+    check(
+        vec![
+            list(&["a"], "5", ""),
+            // The connection is cut.
+            cut(PROTOBUF_WATCH, half),
+            list(&["a"], "5", ""),
+            // The body ends as if it were complete.
+            whole(PROTOBUF_WATCH, &[event("ADDED", "x", "5"), half.to_vec()].concat()),
+            whole(PROTOBUF_WATCH, &frame),
+        ],
+        &expect![[r#"
+              list started
+            >?limit=2
+              listed a
+              list done at 5
+            >?watch timeoutSeconds=7&resourceVersion=5
+              failed: GET /api/v1/pods: Peer disconnected
+            >?limit=1
+            >?watch timeoutSeconds=7&resourceVersion=5
+              applied x at 5
+              failed: GET /api/v1/pods: cannot read the answer: the body ends in the middle of something (after 129 bytes)
+            >?watch timeoutSeconds=7&resourceVersion=5
+              applied b at 6
+        "#]],
+    );
+}
+
+#[test]
+fn s5_a_list_that_is_cut_is_no_list() {
+    let body = encode::partial_object_metadata_list(&[meta("a", "1"), meta("b", "2")], "5", "", None);
+    check(
+        vec![
+            cut(PROTOBUF, &body[..body.len() - 20]),
+            whole(PROTOBUF, &body[..body.len() - 20]),
+            list(&["a", "b"], "5", ""),
+        ],
+        &expect![[r#"
+              list started
+            >?limit=2
+              listed a
+              failed: GET /api/v1/pods: Peer disconnected
+              list started
+            >?limit=2
+              listed a
+              failed: GET /api/v1/pods: cannot read the answer: the body ends in the middle of something (after 88 bytes)
+              list started
+            >?limit=2
+              listed a
+              listed b
+              list done at 5
+        "#]],
+    );
+}
+
+#[test]
+fn s5_json_is_understood_where_the_server_writes_json() {
+    let list = r#"{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a"}}]}"#;
+    let events = concat!(
+        r#"{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"b","resourceVersion":"6"},"spec":{}}}"#,
+        "\n",
+        r#"{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"9"}}}"#,
+        "\n",
+        r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Gone","message":"m"}}"#,
+    );
+    check(
+        vec![
+            status(406, "NotAcceptable"),
+            whole("application/json", list.as_bytes()),
+            whole("application/json", events.as_bytes()),
+            whole("application/json", list.as_bytes()),
+        ],
+        &expect![[r#"
+              list started
+            >?limit=2
+              failed: the server answered 406 NotAcceptable: m
+              list started
+            >?limit=2
+              listed a
+              list done at 5
+            >?watch timeoutSeconds=7&resourceVersion=5
+              applied b at 6
+              bookmark 9
+              failed: the server answered 410 Gone: m
+              list started
+            >?limit=2
+              listed a
+              list done at 5
+        "#]],
+    );
+}
+
+#[test]
+fn s5_what_is_neither_protobuf_nor_json_is_named() {
+    check(
+        vec![
+            whole("text/html", b"<html>please log in</html>"),
+            whole(PROTOBUF, b"<html>please log in</html>"),
+            whole("application/json", b"{}"),
+            whole("application/json", br#"{"kind":"Status","apiVersion":"v1","code":500,"message":"odd"}"#),
+            list(&[], "5", ""),
+            whole(PROTOBUF_WATCH, b"\0\0\0\x03abc"),
+            whole(PROTOBUF_WATCH, &event("VANISHED", "a", "6")),
+            whole("application/json", br#"{"type":"ADDED"}"#),
+            list(&[], "6", ""),
+        ],
+        &expect![[r#"
+              list started
+            >?limit=2
+              failed: GET /api/v1/pods: cannot read the answer: expected protobuf or JSON, found "text/html"
+              list started
+            >?limit=2
+              failed: GET /api/v1/pods: cannot read the answer: expected protobuf, which starts with "k8s\0" (after 1 bytes)
+              list started
+            >?limit=2
+              failed: GET /api/v1/pods: cannot read the answer: a list without items (after 2 bytes)
+              list started
+            >?limit=2
+              failed: the server answered 500: odd
+              list started
+            >?limit=2
+              list done at 5
+            >?watch timeoutSeconds=7&resourceVersion=5
+              failed: GET /api/v1/pods: cannot read the answer: a field that is longer than the message around it (after 5 bytes)
+              list started
+            >?limit=2
+              failed: GET /api/v1/pods: cannot read the answer: expected protobuf, which starts with "k8s\0" (after 1 bytes)
+              list started
+            >?limit=2
+              failed: GET /api/v1/pods: cannot read the answer: a list without items (after 16 bytes)
+              list started
+            >?limit=2
+              list done at 6
+        "#]],
+    );
+}
+
+#[test]
+fn s3_a_resource_that_is_not_served_is_visible_and_asked_for_again() {
+    let not_served = || {
+        let head = "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 19\r\n\r\n";
+        Reply::Keep(format!("{head}404 page not found\n").into_bytes())
+    };
+    check(
+        vec![not_served(), not_served(), list(&[], "5", ""), not_served(), list(&[], "6", "")],
+        &expect![[r#"
+              list started
+            >?limit=2
+              failed: the server answered 404: 404 page not found
+              list started
+            >?limit=2
+              failed: the server answered 404: 404 page not found
+              list started
+            >?limit=2
+              list done at 5
+            >?watch timeoutSeconds=7&resourceVersion=5
+              failed: the server answered 404: 404 page not found
+              list started
+            >?limit=2
+              list done at 6
+        "#]],
+    );
+}
+
+#[test]
+fn s7_a_server_restored_from_a_backup_is_noticed_after_the_connection_was_lost() {
+    check(
+        vec![
+            list(&["a"], "50", ""),
+            cut(PROTOBUF_WATCH, &event("ADDED", "b", "60")),
+            // The question for the version, with limit=1.
+            list(&["a"], "40", ""),
+            list(&["a"], "40", ""),
+            whole(PROTOBUF_WATCH, &event("BOOKMARK", "", "30")),
+            list(&["a"], "31", ""),
+        ],
+        &expect![[r#"
+              list started
+            >?limit=2
+              listed a
+              list done at 50
+            >?watch timeoutSeconds=7&resourceVersion=50
+              applied b at 60
+              failed: GET /api/v1/pods: Peer disconnected
+            >?limit=1
+              list started
+            >?limit=2
+              listed a
+              list done at 40
+            >?watch timeoutSeconds=7&resourceVersion=40
+              bookmark 30
+              list started
+            >?limit=2
+              listed a
+              list done at 31
+        "#]],
+    );
+}
+
+#[test]
+fn s5_the_first_list_can_be_streamed() {
+    let options = ReflectorOptions { stream_lists: true, ..quick() };
+    let first = [
+        event("ADDED", "a", "3"),
+        event("ADDED", "b", "2"),
+        event("DELETED", "a", "6"),
+        initial_events_end("6"),
+    ];
+    let then = [event("ADDED", "c", "7"), expired_event()];
+    check_with(
+        options.clone(),
+        vec![
+            whole(PROTOBUF_WATCH, &[first.concat(), then.concat()].concat()),
+            whole(PROTOBUF_WATCH, &[initial_events_end("8"), event("MODIFIED", "c", "9")].concat()),
+            whole(PROTOBUF_WATCH, &event("MODIFIED", "c", "10")),
+        ],
+        &expect![[r#"
+            >?watch timeoutSeconds=7&sendInitialEvents=true&resourceVersionMatch=NotOlderThan
+              list started
+              listed a
+              listed b
+              deleted a at 6
+              list done at 6
+              applied c at 7
+              failed: the server answered 410 Expired: too old
+            >?watch timeoutSeconds=7&sendInitialEvents=true&resourceVersionMatch=NotOlderThan
+              list started
+              list done at 8
+              applied c at 9
+            >?watch timeoutSeconds=7&resourceVersion=9
+              applied c at 10
+        "#]],
+    );
+    check_with(
+        options,
+        vec![status(422, "Invalid"), list(&["a"], "5", "")],
+        &expect![[r#"
+        >?watch timeoutSeconds=7&sendInitialEvents=true&resourceVersionMatch=NotOlderThan
+          failed: the server answered 422 Invalid: m
+          list started
+        >?limit=2
+          listed a
+          list done at 5
+    "#]],
+    );
+}
+
+#[test]
+fn s5_a_stop_ends_a_watch_on_which_nothing_happens() {
+    let server = Server::plain(|request| match request.line.contains("watch=true") {
+        false => list(&[], "5", ""),
+        true => hang(PROTOBUF_WATCH, &event("BOOKMARK", "", "6")),
+    });
+    let (stop, stopped) = crossbeam_channel::bounded(0);
+    let mut stop = Some(stop);
+    // The sink lets go of the sender once the watch hangs; the next tick notices.
+    Reflector::new(client(&server), pods(), quick()).run(&stopped, &mut |event| {
+        if matches!(event, WatchEvent::Bookmark { .. }) {
+            stop.take();
+        }
+        ControlFlow::Continue(())
+    });
+    assert!(stop.is_none());
+}
+
+#[test]
+fn r6_shutting_the_client_down_wakes_a_watch_at_once() {
+    let server = Server::plain(|request| match request.line.contains("watch=true") {
+        false => list(&[], "5", ""),
+        true => hang(PROTOBUF_WATCH, &event("BOOKMARK", "", "6")),
+    });
+    let client = client(&server);
+    let (hangs, hanging) = crossbeam_channel::bounded::<()>(1);
+    let (_stop, stopped) = crossbeam_channel::bounded(0);
+    let closer = client.clone();
+    let thread = thread::Builder::new().name("closer".into()).spawn(move || {
+        hanging.recv().unwrap();
+        closer.shut_down();
+    });
+    // A tick of an hour: only the shutdown can end this.
+    let options = ReflectorOptions { watch_within: Duration::from_secs(3600), ..quick() };
+    let mut failures = Vec::new();
+    Reflector::new(client, pods(), options).run(&stopped, &mut |event| {
+        match event {
+            WatchEvent::Bookmark { .. } => hangs.send(()).unwrap(),
+            WatchEvent::Failed(error) => failures.push(error.to_string()),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(failures, Vec::<String>::new());
+    thread.unwrap().join().unwrap();
+}
+
+#[test]
+fn s5_a_dead_server_is_not_given_up() {
+    let address = Server::plain(|_| status(500, "Never")).url();
+    let client = Client::new(&Config::plain(&address), &Options::default()).unwrap();
+    let (_stop, stopped) = crossbeam_channel::bounded(0);
+    let mut failures = 0;
+    Reflector::new(client, pods(), quick()).run(&stopped, &mut |event| {
+        failures += i32::from(matches!(event, WatchEvent::Failed(_)));
+        if failures == 4 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!(failures, 4);
+}
