@@ -1,6 +1,18 @@
 #![forbid(unsafe_code)]
 //! The garbage collector as one binary: flags, threads, the event loop, health and metrics.
+//!
+//! No decision is made here: `gc-core` decides, `gc-client` talks to the server, and this crate gives them threads.
+//! [`daemon::daemon`] is the whole program behind its flags, for whoever wants it inside another process.
+
+pub mod daemon;
+pub mod discovery;
+pub mod events;
 pub mod flags;
 pub mod health;
 pub mod logging;
 pub mod metrics;
+pub mod monitors;
+pub mod requests;
+pub mod run;
+pub mod serve;
+pub mod workers;

@@ -1,0 +1,87 @@
+//! The discovery thread: a look every 30 seconds, and at once when a definition changed (S2).
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use gc_client::{Client, Discovery, Error, discover};
+
+/// The reference's own interval.
+const INTERVAL: Duration = Duration::from_secs(30);
+/// A definition that was just created is served a moment later, and one that was deleted stops being served when its
+/// objects are gone: after a change it is looked at again after each of these. The last one is beyond the time after
+/// which a missing resource is given up.
+const AFTER_CHANGE: [Duration; 5] = [
+    Duration::from_millis(50),
+    Duration::from_millis(250),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+];
+/// While nothing has been discovered yet the server is probably starting.
+const WHILE_FAILING: Duration = Duration::from_secs(1);
+
+/// Runs until `pokes` is disconnected or nobody takes the answers any more.
+pub fn run(client: &Client, pokes: &Receiver<()>, answers: &Sender<Result<Discovery, Error>>) {
+    let mut schedule = Schedule::default();
+    loop {
+        let answer = discover(client);
+        let failed = answer.is_err();
+        if answers.send(answer).is_err() {
+            return;
+        }
+        let mut next = Instant::now() + schedule.next(failed);
+        loop {
+            match pokes.recv_deadline(next) {
+                Ok(()) => next = next.min(Instant::now() + schedule.changed()),
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+}
+
+/// When to look next.
+#[derive(Debug)]
+struct Schedule {
+    /// How many of the looks after a change are done.
+    looked: usize,
+}
+
+impl Default for Schedule {
+    fn default() -> Schedule {
+        Schedule { looked: AFTER_CHANGE.len() }
+    }
+}
+
+impl Schedule {
+    /// Something changed: the delay until the first look.
+    fn changed(&mut self) -> Duration {
+        self.looked = 1;
+        AFTER_CHANGE[0]
+    }
+
+    /// A look is done: the delay until the next.
+    fn next(&mut self, failed: bool) -> Duration {
+        if failed {
+            return WHILE_FAILING;
+        }
+        let delay = AFTER_CHANGE.get(self.looked).copied().unwrap_or(INTERVAL);
+        self.looked = (self.looked + 1).min(AFTER_CHANGE.len());
+        delay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s2_a_change_is_looked_at_again_and_again_then_every_30_seconds() {
+        let mut schedule = Schedule::default();
+        assert_eq!(schedule.next(false), INTERVAL);
+        assert_eq!(schedule.changed(), AFTER_CHANGE[0]);
+        let delays: Vec<u128> = (0..6).map(|_| schedule.next(false).as_millis()).collect();
+        assert_eq!(delays, [250, 1000, 2000, 4000, 30_000, 30_000]);
+        assert_eq!(schedule.next(true), WHILE_FAILING);
+    }
+}

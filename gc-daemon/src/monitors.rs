@@ -1,0 +1,364 @@
+//! One watch for each deletable resource (S1 to S5): which there are, which are synced, and their threads.
+
+use std::ops::ControlFlow;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use gc_client::{ApiResource, Client, Discovery, Error, ObjectMeta, Reflector, ReflectorOptions, WatchEvent};
+use gc_core::Kinds;
+use gc_graph::SourceId;
+use hashbrown::{HashMap, HashSet};
+use log::{info, warn};
+
+use crate::requests::core_resource;
+
+/// A resource is given up only after it has been missing from discovery for this long and in more than one answer:
+/// an API server that is starting serves custom resources a moment later than it serves discovery.
+const MISSING_FOR: Duration = Duration::from_secs(3);
+/// A reader needs its decoder and a channel, no recursion: a small stack keeps hundreds of them cheap.
+const STACK_BYTES: usize = 512 << 10;
+
+/// What a watch saw.
+#[derive(Debug)]
+pub enum Change {
+    /// A complete list begins; what it does not show until [`Change::ListDone`] is gone.
+    ListStarted,
+    /// An object, from a list or as added or modified.
+    Seen(ObjectMeta),
+    /// An object is gone.
+    Deleted(ObjectMeta),
+    /// The list is complete.
+    ListDone,
+    /// List or watch failed and will be tried again.
+    Failed(Error),
+}
+
+/// A change and the watch that saw it.
+#[derive(Debug)]
+pub struct Seen {
+    /// Which run of which watch: what a watch that was ended has still under way no longer counts.
+    pub monitor: MonitorId,
+    /// What it saw.
+    pub change: Change,
+}
+
+/// One run of one watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MonitorId {
+    /// How the graph knows the watch.
+    pub source: SourceId,
+    run: u64,
+}
+
+/// One watched resource.
+#[derive(Debug)]
+pub struct Monitor {
+    /// What is watched.
+    pub resource: ApiResource,
+    /// How the resource writes itself in references.
+    pub api_version: String,
+    id: MonitorId,
+    is_synced: bool,
+    last_error: Option<String>,
+    missing_since: Option<Instant>,
+    /// Never sent on: dropping it is what ends the reader.
+    _stop: Sender<()>,
+}
+
+/// All of them. The event loop owns this; no lock.
+#[derive(Debug)]
+pub struct Monitors {
+    client: Client,
+    changes: Sender<Seen>,
+    ignored: HashSet<(String, String)>,
+    by_name: HashMap<(String, String), Monitor>,
+    by_source: HashMap<u16, (String, String)>,
+    /// What discovery last said of each group and version, kept where it fails.
+    kinds: HashMap<String, Vec<ApiResource>>,
+    free_sources: Vec<u16>,
+    next_source: u16,
+    runs: u64,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What a discovery answer changed.
+#[derive(Debug, Default)]
+pub struct Updated {
+    /// The kinds as they are now.
+    pub kinds: Kinds,
+    /// Watches that are no more; their objects are not proved to be gone (S2).
+    pub unserved: Vec<SourceId>,
+    /// Whether a resource is missing and not given up yet: look again soon.
+    pub look_again: bool,
+}
+
+impl Monitors {
+    /// No watch yet. `ignored` holds (group, resource) pairs.
+    pub fn new(client: Client, changes: Sender<Seen>, ignored: HashSet<(String, String)>) -> Monitors {
+        Monitors {
+            client,
+            changes,
+            ignored,
+            by_name: HashMap::new(),
+            by_source: HashMap::new(),
+            kinds: HashMap::new(),
+            free_sources: Vec::new(),
+            next_source: 0,
+            runs: 0,
+            threads: Vec::new(),
+        }
+    }
+
+    /// The watch with this id, unless it has been ended.
+    pub fn get(&self, id: MonitorId) -> Option<&Monitor> {
+        self.by_name.get(self.by_source.get(&id.source.0)?).filter(|monitor| monitor.id == id)
+    }
+
+    /// All watched resources, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Monitor> {
+        self.by_name.values()
+    }
+
+    /// Notes that a list is complete; says whether it was the first one.
+    pub fn listed(&mut self, id: MonitorId) -> bool {
+        let Some(monitor) = self.get_mut(id) else { return false };
+        monitor.last_error = None;
+        !std::mem::replace(&mut monitor.is_synced, true)
+    }
+
+    /// Notes that a list or watch failed; says whether this is news worth a line in the log.
+    pub fn failed(&mut self, id: MonitorId, error: &Error) -> bool {
+        let Some(monitor) = self.get_mut(id) else { return false };
+        let error = error.to_string();
+        let is_news = monitor.last_error.as_ref() != Some(&error);
+        monitor.last_error = Some(error);
+        is_news
+    }
+
+    /// Takes a discovery answer (S1 to S3): starts, restarts and ends watches.
+    pub fn update(&mut self, discovery: &Discovery, now: Instant) -> Updated {
+        let failed: HashSet<&str> =
+            discovery.failed.iter().map(|(group_version, _)| group_version.as_str()).collect();
+        let mut updated = Updated::default();
+        if discovery.resources.is_empty() {
+            // An empty answer changes nothing (kubernetes/kubernetes#60037).
+            updated.kinds = self.all_kinds();
+            return updated;
+        }
+        self.take_kinds(discovery, &failed);
+        updated.kinds = self.all_kinds();
+        let wanted: Vec<ApiResource> =
+            discovery.resources.iter().filter(|r| self.is_wanted(r)).cloned().collect();
+        let names: HashSet<(String, String)> =
+            wanted.iter().map(|r| (r.group.clone(), r.resource.clone())).collect();
+        self.end_missing(&names, &failed, now, &mut updated);
+        for resource in wanted {
+            // While the better version's discovery fails, another one stands in for it; the watch stays as it is.
+            let name = (resource.group.clone(), resource.resource.clone());
+            if !self.by_name.get(&name).is_some_and(|monitor| is_failed(&failed, &monitor.api_version)) {
+                self.start(resource);
+            }
+        }
+        self.threads.retain(|thread| !thread.is_finished());
+        updated
+    }
+
+    /// Ends every watch; their threads are then joined by [`Monitors::join`].
+    pub fn stop(&mut self) {
+        self.by_name.clear();
+        self.by_source.clear();
+    }
+
+    /// Waits for the readers. The client has to be shut down before, or this takes as long as a read's time-out.
+    pub fn join(self) {
+        for thread in self.threads {
+            // A reader that panicked has said so; there is nothing left to do for it.
+            let _ = thread.join();
+        }
+    }
+
+    fn get_mut(&mut self, id: MonitorId) -> Option<&mut Monitor> {
+        self.by_name.get_mut(self.by_source.get(&id.source.0)?).filter(|monitor| monitor.id == id)
+    }
+
+    fn is_wanted(&self, resource: &ApiResource) -> bool {
+        resource.preferred
+            && resource.can_delete
+            && resource.can_list
+            && resource.can_watch
+            && !self.ignored.contains(&(resource.group.clone(), resource.resource.clone()))
+    }
+
+    /// A group whose discovery fails keeps the kinds that it had (S3).
+    fn take_kinds(&mut self, discovery: &Discovery, failed: &HashSet<&str>) {
+        self.kinds.retain(|group_version, _| is_failed(failed, group_version));
+        for resource in &discovery.resources {
+            self.kinds.entry(resource.api_version()).or_default().retain(|r| r.resource != resource.resource);
+            self.kinds.entry(resource.api_version()).or_default().push(resource.clone());
+        }
+    }
+
+    fn all_kinds(&self) -> Kinds {
+        Kinds::new(self.kinds.values().flatten().map(core_resource))
+    }
+
+    fn end_missing(
+        &mut self,
+        names: &HashSet<(String, String)>,
+        failed: &HashSet<&str>,
+        now: Instant,
+        updated: &mut Updated,
+    ) {
+        let mut gone = Vec::new();
+        for (name, monitor) in &mut self.by_name {
+            if names.contains(name) || is_failed(failed, &monitor.api_version) {
+                monitor.missing_since = None;
+                continue;
+            }
+            match monitor.missing_since {
+                Some(since) if MISSING_FOR <= now.saturating_duration_since(since) => gone.push(name.clone()),
+                Some(_) => updated.look_again = true,
+                None => {
+                    monitor.missing_since = Some(now);
+                    updated.look_again = true;
+                }
+            }
+        }
+        for name in gone {
+            if let Some(monitor) = self.by_name.remove(&name) {
+                info!("{} is no longer served", display(&monitor.resource));
+                self.by_source.remove(&monitor.id.source.0);
+                self.free_sources.push(monitor.id.source.0);
+                updated.unserved.push(monitor.id.source);
+            }
+        }
+    }
+
+    fn start(&mut self, resource: ApiResource) {
+        let name = (resource.group.clone(), resource.resource.clone());
+        let source = match self.by_name.get(&name) {
+            Some(monitor) if monitor.resource == resource => return,
+            // The preferred version moved: the new watch's first list sweeps what the old one had (G5b).
+            Some(monitor) => monitor.id.source,
+            None => match self.free_source() {
+                Some(source) => source,
+                None => {
+                    warn!("{} is not watched: 65,536 resources are the limit", display(&resource));
+                    return;
+                }
+            },
+        };
+        self.runs += 1;
+        let id = MonitorId { source, run: self.runs };
+        let (stop, stopped) = bounded(0);
+        let Some(thread) = self.spawn_reader(&resource, id, stopped) else {
+            self.free_sources.push(source.0);
+            self.by_source.remove(&source.0);
+            self.by_name.remove(&name);
+            return;
+        };
+        self.threads.push(thread);
+        self.by_source.insert(source.0, name.clone());
+        let api_version = resource.api_version();
+        let monitor = Monitor {
+            resource,
+            api_version,
+            id,
+            is_synced: false,
+            last_error: None,
+            missing_since: None,
+            _stop: stop,
+        };
+        self.by_name.insert(name, monitor);
+    }
+
+    fn free_source(&mut self) -> Option<SourceId> {
+        if let Some(source) = self.free_sources.pop() {
+            return Some(SourceId(source));
+        }
+        let source = self.next_source;
+        self.next_source = source.checked_add(1)?;
+        Some(SourceId(source))
+    }
+
+    fn spawn_reader(
+        &self,
+        resource: &ApiResource,
+        id: MonitorId,
+        stopped: Receiver<()>,
+    ) -> Option<JoinHandle<()>> {
+        let options = ReflectorOptions { seed: self.runs, ..ReflectorOptions::default() };
+        let reflector = Reflector::new(self.client.clone(), resource.clone(), options);
+        let changes = self.changes.clone();
+        let reader = move || reflector.run(&stopped, &mut |event| forward(&changes, id, &event));
+        let name = format!("watch-{}", resource.resource);
+        match std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(reader) {
+            Ok(thread) => Some(thread),
+            Err(error) => {
+                // Discovery is looked at again within 30 s, and then this is tried again.
+                warn!("{} is not watched: cannot start a thread: {error}", display(resource));
+                None
+            }
+        }
+    }
+}
+
+impl Monitor {
+    /// Whether its first list is complete.
+    pub fn is_synced(&self) -> bool {
+        self.is_synced
+    }
+
+    /// What went wrong last, if nothing has gone well since.
+    pub fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
+    }
+
+    /// Whether its changes are news about which resources are served (S2).
+    pub fn defines_resources(&self) -> bool {
+        let ApiResource { group, resource, .. } = &self.resource;
+        matches!(
+            (group.as_str(), resource.as_str()),
+            ("apiextensions.k8s.io", "customresourcedefinitions") | ("apiregistration.k8s.io", "apiservices")
+        )
+    }
+}
+
+/// `resource.group`, as `--gc-ignored-resources` takes it.
+pub fn display(resource: &ApiResource) -> String {
+    if resource.group.is_empty() {
+        resource.resource.clone()
+    } else {
+        format!("{}.{}", resource.resource, resource.group)
+    }
+}
+
+/// `failed` holds groups with a version, or a group alone when not even its versions are known.
+fn is_failed(failed: &HashSet<&str>, api_version: &str) -> bool {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    failed.contains(api_version)
+        || failed.iter().any(|failed| {
+            // A failed group keeps all its watches, whichever of its versions failed.
+            match failed.split_once('/') {
+                Some((failed_group, _)) => failed_group == group,
+                None => !group.is_empty() && *failed == group,
+            }
+        })
+}
+
+/// Blocks while the channel is full: that is what holds a fast server back (S5).
+fn forward(changes: &Sender<Seen>, monitor: MonitorId, event: &WatchEvent<'_>) -> ControlFlow<()> {
+    let change = match event {
+        WatchEvent::ListStarted => Change::ListStarted,
+        WatchEvent::Listed(meta) | WatchEvent::Applied(meta) => Change::Seen(meta.to_owned()),
+        WatchEvent::Deleted(meta) => Change::Deleted(meta.to_owned()),
+        WatchEvent::ListDone { .. } => Change::ListDone,
+        WatchEvent::Bookmark { .. } => return ControlFlow::Continue(()),
+        WatchEvent::Failed(error) => Change::Failed((*error).clone()),
+    };
+    match changes.send(Seen { monitor, change }) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    }
+}

@@ -1,0 +1,395 @@
+//! The daemon: its threads, and the one loop that changes the graph.
+//!
+//! ```text
+//! watches ──Seen──▶ ┐
+//! workers ─absent─▶ ├─ event loop ─▶ State (graph) ─effects─▶ queues ─▶ workers ─▶ API server
+//! discovery ──────▶ ┘
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, after, bounded, never, select, tick};
+use gc_client::{ApiResource, Client, Discovery, Error, ObjectMeta};
+use gc_core::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
+use gc_graph::{Coordinate, Effect, Observation, OwnerReferenceRef, SourceId};
+use hashbrown::HashSet;
+use log::{debug, error, info, warn};
+
+use crate::discovery;
+use crate::health::Health;
+use crate::metrics::Metrics;
+use crate::monitors::{Change, MonitorId, Monitors, Seen, display};
+use crate::workers::{Shared, delete_worker, orphan_worker};
+
+/// Changes under way from watches to the graph. It holds the readers back when the graph is slower (S5); more would
+/// only be memory.
+const CHANGES_MAX: usize = 1_024;
+/// Absences under way from workers to the graph.
+const ABSENCES_MAX: usize = 1_024;
+/// Changes applied under one taking of the lock, so that workers get their turn between.
+const CHANGES_AT_ONCE: usize = 128;
+/// Collection starts with what is listed by then (S4).
+const FIRST_LISTS_WITHIN: Duration = Duration::from_secs(30);
+/// R6 gives 5 s in all: workers finish the request in hand within the first part, then connections are cut.
+const WORKERS_STOP_WITHIN: Duration = Duration::from_secs(3);
+/// The loop wakes at least this often, for its heartbeat and for what is due.
+const TICK: Duration = Duration::from_secs(1);
+/// An attempt needs little stack; 2,000 workers are allowed.
+const WORKER_STACK_BYTES: usize = 512 << 10;
+
+/// What the loop needs to know of the command line.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Workers for each of the two queues.
+    pub concurrent_gc_syncs: usize,
+    /// Resources that are left alone, as (group, resource).
+    pub ignored: HashSet<(String, String)>,
+}
+
+/// Every reason why the loop ever does anything.
+#[derive(Debug)]
+enum Event {
+    /// A watch saw something.
+    Seen(Seen),
+    /// A worker found that nothing exists at a coordinate.
+    Absent(Coordinate),
+    /// Discovery has an answer.
+    Discovered(Result<Discovery, Error>),
+    /// Collection starts, whatever has been listed (S4).
+    FirstListsDue,
+    /// The heartbeat.
+    Tick,
+    /// A signal, or a test that has seen enough.
+    Stop,
+}
+
+/// Runs until `stop` gets a message or is disconnected.
+pub fn run(settings: &Settings, shared: &Arc<Shared>, health: &Health, inputs: Inputs, stop: &Receiver<()>) {
+    let Inputs { changes_in, changes, absent, applied } = inputs;
+    let (answers_in, answers) = bounded(1);
+    let (pokes, poked) = bounded(1);
+    let discovery = spawn_discovery(&shared.client, poked, answers_in);
+    let monitors = Monitors::new(shared.client.clone(), changes_in, settings.ignored.clone());
+    let mut daemon = Loop {
+        shared,
+        health,
+        monitors,
+        pokes,
+        workers: Vec::new(),
+        concurrent_gc_syncs: settings.concurrent_gc_syncs,
+        is_discovered: false,
+        first_lists_due: never(),
+        applied,
+        effects: Vec::new(),
+    };
+    health.set_not_ready("waiting for discovery");
+    let ticks = tick(TICK);
+    loop {
+        let event = select! {
+            recv(stop) -> _ => Event::Stop,
+            recv(ticks) -> _ => Event::Tick,
+            recv(daemon.first_lists_due) -> _ => Event::FirstListsDue,
+            recv(answers) -> answer => answer.map_or(Event::Stop, Event::Discovered),
+            recv(absent) -> absent => absent.map_or(Event::Stop, Event::Absent),
+            recv(changes) -> seen => seen.map_or(Event::Stop, Event::Seen),
+        };
+        health.beat(Instant::now());
+        match event {
+            Event::Seen(seen) => daemon.seen(seen, &changes),
+            Event::Absent(coordinate) => daemon.absent(&coordinate),
+            Event::Discovered(answer) => daemon.discovered(answer),
+            Event::FirstListsDue => daemon.start_workers("not everything is listed, but 30 s have passed"),
+            Event::Tick => daemon.tick(),
+            Event::Stop => break,
+        }
+    }
+    // Channels first: a thread that waits for the loop to take something sees that nobody does any more.
+    drop((changes, answers, absent));
+    daemon.stop(discovery);
+}
+
+/// The loop's ends of the channels, made before it so that metrics can show how full they are.
+pub struct Inputs {
+    changes_in: Sender<Seen>,
+    /// From the watches.
+    pub changes: Receiver<Seen>,
+    absent: Receiver<Coordinate>,
+    /// How many changes have been applied to the graph.
+    pub applied: Arc<AtomicU64>,
+}
+
+/// The channels into the loop; the second is the workers' end for absences.
+pub fn inputs() -> (Inputs, Sender<Coordinate>) {
+    let (changes_in, changes) = bounded(CHANGES_MAX);
+    let (absences, absent) = bounded(ABSENCES_MAX);
+    (Inputs { changes_in, changes, absent, applied: Arc::default() }, absences)
+}
+
+/// The state of the loop.
+struct Loop<'a> {
+    shared: &'a Arc<Shared>,
+    health: &'a Health,
+    monitors: Monitors,
+    pokes: Sender<()>,
+    workers: Vec<JoinHandle<()>>,
+    concurrent_gc_syncs: usize,
+    is_discovered: bool,
+    first_lists_due: Receiver<Instant>,
+    applied: Arc<AtomicU64>,
+    /// Reused from event to event.
+    effects: Vec<Effect>,
+}
+
+impl Loop<'_> {
+    /// Takes one change, and as many more as are ready, under one lock.
+    fn seen(&mut self, first: Seen, changes: &Receiver<Seen>) {
+        let mut listed = Vec::new();
+        let mut state = self.shared.state();
+        let more = changes.try_iter().take(CHANGES_AT_ONCE - 1);
+        for Seen { monitor, change } in std::iter::once(first).chain(more) {
+            self.applied.fetch_add(1, Ordering::Relaxed);
+            // What an ended watch still had under way is void: its objects may be unserved by now.
+            let Some(watched) = self.monitors.get(monitor) else { continue };
+            if watched.defines_resources() && matches!(change, Change::Seen(_) | Change::Deleted(_)) {
+                // A full channel holds a poke already.
+                let _ = self.pokes.try_send(());
+            }
+            let kind = Kind {
+                source: monitor.source,
+                api_version: &watched.api_version,
+                kind: &watched.resource.kind,
+            };
+            match change {
+                Change::ListStarted => state.begin_list(monitor.source),
+                Change::Seen(meta) => kind.observe(&meta, |seen| state.observe(seen, &mut self.effects)),
+                Change::Deleted(meta) => kind.observe(&meta, |seen| state.delete(seen, &mut self.effects)),
+                Change::ListDone => {
+                    state.end_list(monitor.source, &mut self.effects);
+                    listed.push(monitor);
+                }
+                Change::Failed(error) => {
+                    watch_failed(&mut self.monitors, &self.shared.metrics, monitor, &error);
+                }
+            }
+        }
+        drop(state);
+        self.shared.apply(&mut self.effects);
+        for monitor in listed {
+            self.listed(monitor);
+        }
+    }
+
+    fn listed(&mut self, id: MonitorId) {
+        let is_first = self.monitors.listed(id);
+        let Some(monitor) = self.monitors.get(id) else { return };
+        if is_first {
+            let name = display(&monitor.resource);
+            debug!("{name} is listed");
+            self.health.set_kind_listed(&name, true);
+            self.shared.metrics.kind_synced(&monitor.resource, true);
+            self.start_workers_if_all_listed();
+        } else {
+            debug!("{} is listed again", display(&monitor.resource));
+            self.shared.metrics.watch_restarted();
+        }
+    }
+
+    fn absent(&mut self, coordinate: &Coordinate) {
+        debug!("{coordinate} does not exist");
+        self.shared.state().virtual_delete(coordinate, &mut self.effects);
+        self.shared.apply(&mut self.effects);
+    }
+
+    fn discovered(&mut self, answer: Result<Discovery, Error>) {
+        let discovery = match answer {
+            Ok(discovery) => discovery,
+            Err(error) => {
+                warn!("discovery failed, everything stays as it is: {error}");
+                self.shared.metrics.resources_sync_error();
+                return;
+            }
+        };
+        for (group_version, why) in &discovery.failed {
+            debug!("discovery of {group_version} failed, its watches stay as they are: {why}");
+        }
+        if discovery.resources.is_empty() {
+            warn!("discovery names no resource at all, everything stays as it is");
+            self.shared.metrics.resources_sync_error();
+            return;
+        }
+        let before: Vec<ApiResource> = self.monitors.iter().map(|m| m.resource.clone()).collect();
+        let updated = self.monitors.update(&discovery, Instant::now());
+        self.show_kinds(&before);
+        let mut state = self.shared.state();
+        for source in updated.unserved {
+            state.unserve(source, &mut self.effects);
+        }
+        state.set_kinds(updated.kinds, &mut self.effects);
+        drop(state);
+        self.shared.apply(&mut self.effects);
+        if updated.look_again {
+            let _ = self.pokes.try_send(());
+        }
+        if !self.is_discovered {
+            self.is_discovered = true;
+            info!("{} resources are watched", self.monitors.iter().count());
+            self.health.set_not_ready("waiting for the first lists");
+            self.first_lists_due = after(FIRST_LISTS_WITHIN);
+        }
+        self.start_workers_if_all_listed();
+    }
+
+    /// Brings health, metrics and log up to the watches that there are.
+    fn show_kinds(&self, before: &[ApiResource]) {
+        for monitor in self.monitors.iter() {
+            let name = display(&monitor.resource);
+            if !before.contains(&monitor.resource) {
+                debug!("{name} is watched, as {}", monitor.api_version);
+            }
+            self.health.set_kind_listed(&name, monitor.is_synced());
+            self.shared.metrics.kind_synced(&monitor.resource, monitor.is_synced());
+        }
+        for name in before.iter().map(display) {
+            if self.monitors.iter().all(|monitor| display(&monitor.resource) != name) {
+                self.health.forget_kind(&name);
+                self.shared.metrics.forget_kind(&name);
+            }
+        }
+    }
+
+    fn start_workers_if_all_listed(&mut self) {
+        if self.is_discovered && self.workers.is_empty() && self.monitors.iter().all(|m| m.is_synced()) {
+            self.start_workers("everything is listed");
+        }
+    }
+
+    /// S4.
+    fn start_workers(&mut self, why: &str) {
+        self.first_lists_due = never();
+        if !self.workers.is_empty() {
+            return;
+        }
+        for monitor in self.monitors.iter().filter(|monitor| !monitor.is_synced()) {
+            let error = monitor.last_error().unwrap_or("its list has not ended");
+            warn!("collecting without {}: {error}", display(&monitor.resource));
+            self.shared.metrics.resources_sync_error();
+        }
+        for i in 0..self.concurrent_gc_syncs {
+            self.spawn(format!("delete-{i}"), delete_worker);
+            self.spawn(format!("orphan-{i}"), orphan_worker);
+        }
+        if self.workers.is_empty() {
+            error!("no worker could be started; trying again");
+            self.first_lists_due = after(TICK);
+            return;
+        }
+        let nodes = self.shared.state().graph().len();
+        info!("collecting: {why}; {nodes} objects in {} resources", self.monitors.iter().count());
+        self.health.set_ready();
+    }
+
+    fn spawn(&mut self, name: String, body: fn(&Shared)) {
+        let shared = Arc::clone(self.shared);
+        let thread = std::thread::Builder::new().name(name).stack_size(WORKER_STACK_BYTES);
+        match thread.spawn(move || body(&shared)) {
+            Ok(thread) => self.workers.push(thread),
+            Err(error) => warn!("one worker fewer: {error}"),
+        }
+    }
+
+    fn tick(&mut self) {
+        let unsynced = self.monitors.iter().filter(|monitor| !monitor.is_synced()).count();
+        if 0 < unsynced {
+            debug!("{unsynced} resources are not listed yet");
+        }
+    }
+
+    /// R6: workers finish the request in hand, readers are cut off, every thread is joined.
+    fn stop(mut self, discovery: Option<JoinHandle<()>>) {
+        info!("stopping");
+        self.health.set_not_ready("stopping");
+        self.shared.stop();
+        let deadline = Instant::now() + WORKERS_STOP_WITHIN;
+        while self.workers.iter().any(|worker| !worker.is_finished()) && Instant::now() < deadline {
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        drop(self.pokes);
+        self.monitors.stop();
+        self.shared.client.shut_down();
+        for thread in self.workers.into_iter().chain(discovery) {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+        self.monitors.join();
+    }
+}
+
+fn watch_failed(monitors: &mut Monitors, metrics: &Metrics, id: MonitorId, error: &Error) {
+    let is_news = monitors.failed(id, error);
+    let Some(monitor) = monitors.get(id) else { return };
+    let name = display(&monitor.resource);
+    if is_news && !monitor.is_synced() {
+        warn!("{name} cannot be listed, the others go on: {error}");
+    } else {
+        debug!("the watch of {name} failed and will be tried again: {error}");
+    }
+    metrics.watch_failed();
+}
+
+fn spawn_discovery(
+    client: &Client,
+    pokes: Receiver<()>,
+    answers: Sender<Result<Discovery, Error>>,
+) -> Option<JoinHandle<()>> {
+    let client = client.clone();
+    let body = move || discovery::run(&client, &pokes, &answers);
+    match std::thread::Builder::new().name("discovery".into()).spawn(body) {
+        Ok(thread) => Some(thread),
+        Err(error) => {
+            error!("no discovery: cannot start a thread: {error}");
+            None
+        }
+    }
+}
+
+/// What the items of one watch have in common.
+struct Kind<'a> {
+    source: SourceId,
+    api_version: &'a str,
+    kind: &'a str,
+}
+
+impl Kind<'_> {
+    fn observe(&self, meta: &ObjectMeta, apply: impl FnOnce(&Observation<'_>)) {
+        let has = |finalizer: &str| meta.finalizers.iter().any(|f| f == finalizer);
+        // Objects without owners, most of all, allocate nothing here.
+        let owners: Vec<OwnerReferenceRef<'_>> = meta
+            .owner_references
+            .iter()
+            .map(|reference| OwnerReferenceRef {
+                api_version: &reference.api_version,
+                kind: &reference.kind,
+                name: &reference.name,
+                uid: &reference.uid,
+                controller: reference.controller == Some(true),
+                block_owner_deletion: reference.block_owner_deletion == Some(true),
+            })
+            .collect();
+        apply(&Observation {
+            source: self.source,
+            api_version: self.api_version,
+            kind: self.kind,
+            namespace: &meta.namespace,
+            name: &meta.name,
+            uid: &meta.uid,
+            resource_version: &meta.resource_version,
+            being_deleted: meta.being_deleted,
+            has_foreground_finalizer: has(FOREGROUND_FINALIZER),
+            has_orphan_finalizer: has(ORPHAN_FINALIZER),
+            owner_references: &owners,
+        });
+    }
+}

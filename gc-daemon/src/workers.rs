@@ -1,0 +1,254 @@
+//! The workers: take a UID, run its attempt, send what it asks for, settle the item.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+use gc_client::Client;
+use gc_core::{
+    DeleteAttempt, OrphanAttempt, OrphanStep, Outcome, ReleaseAttempt, Reply, Request, State, Step,
+};
+use gc_graph::{Coordinate, Effect, Uid};
+use gc_queue::Queue;
+use log::{debug, error, trace, warn};
+
+use crate::events::Recorder;
+use crate::metrics::Metrics;
+use crate::requests;
+
+/// How many dependents of one owner are orphaned at the same time. The client bounds the requests of all together;
+/// the reference starts a thread of control per dependent, which costs it a gigabyte for 5,000.
+const RELEASES_IN_PARALLEL: usize = 16;
+
+/// What all threads share.
+#[derive(Debug)]
+pub struct Shared {
+    /// Behind the one lock; metrics and the debug graph read it as well.
+    state: Arc<Mutex<State>>,
+    /// Nodes to attempt to delete.
+    pub to_delete: Queue<Uid>,
+    /// Owners to attempt to orphan.
+    pub to_orphan: Queue<Uid>,
+    /// The API server.
+    pub client: Client,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Events on objects.
+    pub recorder: Recorder,
+    /// Absences that workers found, on their way to the graph (G9).
+    pub absences: Sender<Coordinate>,
+    stopping: AtomicBool,
+    start: Instant,
+}
+
+impl Shared {
+    /// Queues are made by the caller, who also shows their metrics.
+    pub fn new(
+        state: Arc<Mutex<State>>,
+        queues: (Queue<Uid>, Queue<Uid>),
+        client: Client,
+        metrics: Arc<Metrics>,
+        recorder: Recorder,
+        absences: Sender<Coordinate>,
+    ) -> Shared {
+        let (to_delete, to_orphan) = queues;
+        let stopping = AtomicBool::new(false);
+        Shared {
+            state,
+            to_delete,
+            to_orphan,
+            client,
+            metrics,
+            recorder,
+            absences,
+            stopping,
+            start: Instant::now(),
+        }
+    }
+
+    /// The one lock. It is held for microseconds and never across a request.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Puts effects where they belong.
+    pub fn apply(&self, effects: &mut Vec<Effect>) {
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::AttemptToDelete(uid) => self.to_delete.add(uid),
+                Effect::AttemptToDeleteRateLimited(uid) => self.to_delete.add_rate_limited(uid),
+                Effect::AttemptToOrphan(uid) => self.to_orphan.add(uid),
+                Effect::InvalidOwnerReference(invalid) => {
+                    warn!(
+                        "{} names an owner in namespace {:?}: owners are looked up in the dependent's own namespace",
+                        invalid.dependent, invalid.owner_namespace
+                    );
+                    self.recorder.invalid_owner_reference(&invalid);
+                }
+                // The state keeps these to itself.
+                Effect::Absent(_) => {}
+            }
+        }
+    }
+
+    /// From now on nothing new is begun; requests in hand are finished.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.to_delete.shut_down();
+        self.to_orphan.shut_down();
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn send(&self, request: &Request) -> Reply {
+        let reply = requests::send(&self.client, &self.metrics, request);
+        match (request, &reply) {
+            (Request::Delete { target, uid, resource_version, policy }, Reply::Deleted) => {
+                debug!("deleted {target} ({policy}), uid {uid} at version {resource_version}");
+            }
+            (Request::Patch { target, body, .. }, Reply::Object(_)) => debug!("patched {target}: {body}"),
+            _ => trace!("{request:?} -> {reply:?}"),
+        }
+        reply
+    }
+}
+
+/// Takes the lock. The state is changed by methods that keep it whole even if a caller panics between two of them; to
+/// refuse all work after one panic would lose objects.
+pub fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The body of an attempt-to-delete worker.
+pub fn delete_worker(shared: &Shared) {
+    work(shared, &shared.to_delete, attempt_to_delete);
+}
+
+/// The body of an attempt-to-orphan worker.
+pub fn orphan_worker(shared: &Shared) {
+    work(shared, &shared.to_orphan, attempt_to_orphan);
+}
+
+/// Takes items until the queue is shut down. An attempt gives `None` when it was given up because the program stops.
+fn work(shared: &Shared, queue: &Queue<Uid>, attempt: fn(&Shared, Uid) -> Option<Outcome>) {
+    while let Some(item) = queue.get() {
+        if shared.is_stopping() {
+            return;
+        }
+        let uid = (*item).clone();
+        // A panic fails the attempt, not the worker: the item is tried again later, and the others go on.
+        let outcome = catch_unwind(AssertUnwindSafe(|| attempt(shared, uid.clone()))).unwrap_or_else(|_| {
+            error!("a fault in this program: the attempt at {uid} panicked");
+            Some(Outcome::Retry("the attempt panicked".into()))
+        });
+        let Some(outcome) = outcome else { return };
+        say(&uid, &outcome, item.num_requeues());
+        match outcome {
+            Outcome::Retry(_) => item.retry(),
+            Outcome::RetryAfter(delay, _) => item.requeue_after(delay),
+            outcome => {
+                item.finish_ok();
+                settle(shared, outcome);
+            }
+        }
+    }
+}
+
+/// After this many failures in a row, and each time as many again, a failing item is worth a warning.
+const FAILURES_WORTH_A_WARNING: u32 = 8;
+
+fn say(uid: &Uid, outcome: &Outcome, failures: u32) {
+    match outcome {
+        Outcome::Retry(reason) if 0 < failures && failures.is_multiple_of(FAILURES_WORTH_A_WARNING) => {
+            warn!("{uid} has failed {failures} times and will be tried again: {reason}");
+        }
+        Outcome::Retry(_) | Outcome::RetryAfter(..) => debug!("{uid}: {outcome}"),
+        _ => trace!("{uid}: {outcome}"),
+    }
+}
+
+fn settle(shared: &Shared, outcome: Outcome) {
+    match outcome {
+        Outcome::Enqueue(uids) => uids.into_iter().for_each(|uid| shared.to_delete.add(uid)),
+        Outcome::VirtuallyDeleted(coordinate) => {
+            // The loop ends before the workers do only when the program stops.
+            let _ = shared.absences.send(coordinate);
+        }
+        Outcome::Forget(_) | Outcome::WaitForKind { .. } | Outcome::Retry(_) | Outcome::RetryAfter(..) => {}
+    }
+}
+
+fn attempt_to_delete(shared: &Shared, uid: Uid) -> Option<Outcome> {
+    let mut attempt = DeleteAttempt::new(uid);
+    let mut reply = None;
+    loop {
+        let now = shared.now();
+        let step = attempt.step(&mut shared.state(), now, reply.take());
+        match step {
+            Step::Done(outcome) => return Some(outcome),
+            Step::Call(_) if shared.is_stopping() => return None,
+            Step::Call(request) => reply = Some(shared.send(&request)),
+        }
+    }
+}
+
+fn attempt_to_orphan(shared: &Shared, uid: Uid) -> Option<Outcome> {
+    let mut attempt = OrphanAttempt::new(uid);
+    let mut reply = None;
+    loop {
+        let now = shared.now();
+        let step = attempt.step(&mut shared.state(), now, reply.take());
+        match step {
+            OrphanStep::Done(outcome) => return Some(outcome),
+            _ if shared.is_stopping() => return None,
+            OrphanStep::Call(request) => reply = Some(shared.send(&request)),
+            OrphanStep::Release(releases) => {
+                for (uid, outcome) in release_all(shared, &releases) {
+                    attempt.released(&uid, outcome);
+                }
+            }
+        }
+    }
+}
+
+/// O1: in parallel, with a bound. What is left when the program stops comes back as a retry.
+fn release_all(shared: &Shared, releases: &[ReleaseAttempt]) -> Vec<(Uid, Outcome)> {
+    let width = releases.len().min(RELEASES_IN_PARALLEL);
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(Vec::with_capacity(releases.len()));
+    let worker = || {
+        while let Some(release) = releases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let uid = release.uid().clone();
+            let outcome = run_release(shared, release.clone());
+            outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((uid, outcome));
+        }
+    };
+    std::thread::scope(|scope| {
+        for i in 1..width {
+            // A thread that cannot be started leaves its share to the others.
+            let _ = std::thread::Builder::new().name(format!("orphan-{i}")).spawn_scoped(scope, worker);
+        }
+        worker();
+    });
+    outcomes.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run_release(shared: &Shared, mut release: ReleaseAttempt) -> Outcome {
+    let mut reply = None;
+    loop {
+        let step = release.step(&mut shared.state(), reply.take());
+        match step {
+            Step::Done(outcome) => return outcome,
+            Step::Call(_) if shared.is_stopping() => return Outcome::Retry("the program stops".into()),
+            Step::Call(request) => reply = Some(shared.send(&request)),
+        }
+    }
+}
