@@ -135,7 +135,7 @@ impl Api {
             code => {
                 let said = String::from_utf8_lossy(&response.body);
                 let message = value["message"].as_str().unwrap_or(&said);
-                Err(Failure::new(format!("{} {path}: {code}: {message}", verb(method))))
+                Err(Failure::new(format!("{method} {path}: {code}: {message}")))
             }
         }
     }
@@ -150,15 +150,5 @@ impl Api {
     ) -> Result<Response, Failure> {
         let request = Request { method, path, accept, content_type, body };
         self.client.send(&request).map_err(Failure::from)
-    }
-}
-
-fn verb(method: Method) -> &'static str {
-    match method {
-        Method::Get => "GET",
-        Method::Post => "POST",
-        Method::Put => "PUT",
-        Method::Patch => "PATCH",
-        Method::Delete => "DELETE",
     }
 }

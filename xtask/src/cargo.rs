@@ -23,8 +23,11 @@ pub fn build_daemon() -> Result<PathBuf, Failure> {
     command.args(["build", "--quiet", "--package", "gc-daemon", "--bin", "gc-daemon"]);
     command.args(["--message-format", "json-render-diagnostics"]).current_dir(dirs::workspace());
     // Standard output is read to its end, so the pipe cannot fill up; the diagnostics go to the person.
-    let output =
-        command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().doing(|| "cannot start cargo".into())?;
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .doing(|| "cannot start cargo".into())?;
     if !output.status.success() {
         return Err(Failure::new(format!("gc-daemon does not build ({})", output.status)));
     }

@@ -66,8 +66,20 @@ impl Launcher {
 
     /// The reference serves HTTPS only; it borrows the API server's certificate, which is made for this address.
     fn reference_config(&self, command: &mut Command, port: u16) -> Result<Config, Failure> {
-        command.args(["--controllers", "garbage-collector-controller", "--bind-address", "127.0.0.1", "-v", "2"]);
-        command.args(["--secure-port", &port.to_string(), "--authorization-always-allow-paths", "/healthz,/metrics"]);
+        command.args([
+            "--controllers",
+            "garbage-collector-controller",
+            "--bind-address",
+            "127.0.0.1",
+            "-v",
+            "2",
+        ]);
+        command.args([
+            "--secure-port",
+            &port.to_string(),
+            "--authorization-always-allow-paths",
+            "/healthz,/metrics",
+        ]);
         command.arg("--authentication-kubeconfig").arg(&self.kubeconfig);
         command.arg("--authorization-kubeconfig").arg(&self.kubeconfig);
         let certificate = self.certificates.join("apiserver.crt");
@@ -160,7 +172,8 @@ mod tests {
 
     #[test]
     fn metrics_are_summed_by_name_and_label() {
-        let text = "# HELP retries x\nretries{name=\"a\"} 2\nretries{name=\"b\"} 40\nretries_total{name=\"a\"} 9\n";
+        let text =
+            "# HELP retries x\nretries{name=\"a\"} 2\nretries{name=\"b\"} 40\nretries_total{name=\"a\"} 9\n";
         assert_eq!(sum_of_samples(text, "retries", "name=\"a\""), 2.0);
         assert_eq!(sum_of_samples(text, "retries", ""), 42.0);
         assert_eq!(sum_of_samples(text, "absent", ""), 0.0);

@@ -30,7 +30,8 @@ pub struct Process {
 pub fn tied(program: impl AsRef<OsStr>) -> Command {
     static SETPRIV: OnceLock<bool> = OnceLock::new();
     let works = SETPRIV.get_or_init(|| {
-        let probe = Command::new("setpriv").args(["--pdeathsig", "KILL", "true"]).stderr(Stdio::null()).status();
+        let probe =
+            Command::new("setpriv").args(["--pdeathsig", "KILL", "true"]).stderr(Stdio::null()).status();
         probe.is_ok_and(|status| status.success())
     });
     if !works {

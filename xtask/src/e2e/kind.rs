@@ -36,7 +36,9 @@ impl KindCluster {
     pub fn create(keep: bool) -> Result<KindCluster, Failure> {
         for program in ["docker", "kind"] {
             if !is_installed(program) {
-                let missing = format!("--provider kind needs {program}, which is not installed: install docker and kind");
+                let missing = format!(
+                    "--provider kind needs {program}, which is not installed: install docker and kind"
+                );
                 return Err(Failure::new(missing));
             }
         }
@@ -107,7 +109,8 @@ fn shown(command: &Command) -> String {
 /// Both patches must be YAML inside YAML and name the controllers in the form that their version wants.
 fn check_config(config: &str) -> Result<(), Failure> {
     let wrong = |what: &str| Failure::new(format!("the configuration for kind is wrong: {what}"));
-    let config: Value = serde_saphyr::from_str(config).doing(|| "the configuration for kind is no YAML".into())?;
+    let config: Value =
+        serde_saphyr::from_str(config).doing(|| "the configuration for kind is no YAML".into())?;
     if config["kind"] != "Cluster" || config["apiVersion"] != "kind.x-k8s.io/v1alpha4" {
         return Err(wrong("kind or apiVersion"));
     }

@@ -58,7 +58,8 @@ pub fn run(flags: &E2e) -> Result<ExitCode, Failure> {
 /// What the reference cannot pass is left out, unless it is asked for by its whole name.
 fn is_chosen(flags: &E2e, scenario: &Scenario) -> bool {
     let can_pass = flags.collector == CollectorKind::Daemon || scenario.reference_cannot.is_empty();
-    let is_named = |part: &String| if can_pass { scenario.name.contains(part.as_str()) } else { scenario.name == part };
+    let is_named =
+        |part: &String| if can_pass { scenario.name.contains(part.as_str()) } else { scenario.name == part };
     if flags.only.is_empty() { can_pass } else { flags.only.iter().any(is_named) }
 }
 
@@ -148,7 +149,11 @@ impl Suite {
 
     /// A cluster that is used again may still hold the last run's namespace.
     fn unused(&mut self, namespace: String) -> String {
-        if self.cluster.rig().is_some() { namespace } else { format!("{namespace}-{}", self.random.below(10_000)) }
+        if self.cluster.rig().is_some() {
+            namespace
+        } else {
+            format!("{namespace}-{}", self.random.below(10_000))
+        }
     }
 
     fn show_log(&mut self) {

@@ -201,7 +201,12 @@ impl World<'_> {
     /// # Errors
     ///
     /// When it is gone, or does not come to stand so in time.
-    pub fn becomes(&mut self, object: &Object, what: &str, is: impl Fn(&State) -> bool) -> Result<(), Failure> {
+    pub fn becomes(
+        &mut self,
+        object: &Object,
+        what: &str,
+        is: impl Fn(&State) -> bool,
+    ) -> Result<(), Failure> {
         self.eventually(&format!("{object} {what}"), |api| {
             let found = api.get(&object.path)?.map(|value| State::of(&value));
             match found.filter(|state| state.uid == object.uid) {

@@ -112,7 +112,8 @@ fn build(rig_dir: &Path, binaries: &Binaries) -> Result<(), Failure> {
     let start = Instant::now();
     refresh_if_stale(&source)?;
     let flags = format!("-s -w {}", version_stamp(version)?);
-    let mut kubernetes = go(&source, &["build", "-v", "-trimpath", "-mod=readonly", "-ldflags", &flags, "-o"]);
+    let mut kubernetes =
+        go(&source, &["build", "-v", "-trimpath", "-mod=readonly", "-ldflags", &flags, "-o"]);
     kubernetes.arg(&unfinished).args([KUBE_APISERVER, KUBE_CONTROLLER_MANAGER]);
     run_go_build("kube-apiserver and kube-controller-manager", kubernetes)?;
     let mut etcd = go(&source, &["build", "-v", "-trimpath", "-mod=readonly", "-ldflags", "-s -w", "-o"]);
@@ -215,7 +216,9 @@ fn kubernetes_version(go_mod: &str) -> Result<String, Failure> {
         let is_kubernetes = line.next() == Some("k8s.io/kubernetes");
         is_kubernetes.then(|| line.next()).flatten().filter(|version| version.starts_with('v'))
     });
-    version.map(str::to_owned).ok_or_else(|| Failure::new("the rig's go.mod does not require k8s.io/kubernetes"))
+    version
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::new("the rig's go.mod does not require k8s.io/kubernetes"))
 }
 
 /// Linker flags that stamp the version; without them a server says `v0.0.0-master+$Format:%H$`, which kubectl cannot

@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gc_client::{Client, Config, Method, Options, Request};
+use gc_client::{Client, Config, Options, Request};
 
 use crate::dirs::RunDir;
 use crate::failure::{Doing, Failure};
@@ -194,13 +194,16 @@ fn wait_until_ready(dir: &RunDir, apiserver: &mut Process) -> Result<(), Failure
     })?;
     let config = Config::from_kubeconfig(&dir.file("admin.kubeconfig"), None)?;
     let client = Client::new(&config, &Options::default())?;
-    let readyz = Request { method: Method::Get, path: "/readyz", accept: "*/*", content_type: "", body: b"" };
-    eventually("kube-apiserver is ready", READY_DEADLINE, || {
-        apiserver.check_alive()?;
-        Ok(match client.send(&readyz) {
-            Ok(response) if response.code == 200 => Look::Done(()),
-            Ok(response) => Look::NotYet(format!("/readyz answers {}", response.code)),
-            Err(error) => Look::NotYet(error.to_string()),
-        })
-    })
+    // The namespaces of the system are made in the background, after everything that `/readyz` looks at.
+    for path in ["/readyz", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/default"] {
+        eventually(&format!("kube-apiserver answers {path}"), READY_DEADLINE, || {
+            apiserver.check_alive()?;
+            Ok(match client.send(&Request::get(path, "*/*")) {
+                Ok(response) if response.code == 200 => Look::Done(()),
+                Ok(response) => Look::NotYet(format!("it answers {}", response.code)),
+                Err(error) => Look::NotYet(error.to_string()),
+            })
+        })?;
+    }
+    Ok(())
 }

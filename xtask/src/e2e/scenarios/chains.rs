@@ -80,7 +80,8 @@ impl Chain {
         });
         let template = json!({ "metadata": { "labels": labels }, "spec": pod_spec });
         let spec = |extra: Value| {
-            let mut spec = json!({ "replicas": 1, "selector": { "matchLabels": labels }, "template": template });
+            let mut spec =
+                json!({ "replicas": 1, "selector": { "matchLabels": labels }, "template": template });
             if let (Some(spec), Some(extra)) = (spec.as_object_mut(), extra.as_object()) {
                 spec.extend(extra.clone());
             }

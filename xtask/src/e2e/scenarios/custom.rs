@@ -127,4 +127,3 @@ pub fn version(name: &str, storage: bool) -> Value {
         },
     })
 }
-

@@ -1,6 +1,7 @@
 //! Foreground deletion, where it could hang.
 
 use crate::api::Policy;
+use crate::e2e::object::State;
 use crate::e2e::world::{HOLD, World};
 use crate::failure::Failure;
 
@@ -26,17 +27,24 @@ pub fn non_blocking_dependent(world: &mut World<'_>) -> Result<(), Failure> {
     world.all_gone(&[&child])
 }
 
-/// The API server adds `foregroundDeletion` again to an object that is being deleted already.
+/// The API server adds `foregroundDeletion` again to an object that is being deleted already
+/// (kubernetes/kubernetes#77081); a dependent that came meanwhile must go, and the finalizer too.
 pub fn second_foreground_delete(world: &mut World<'_>) -> Result<(), Failure> {
     let owner = world.config_map("owner").held().create()?;
-    let child = world.config_map("child").blocking_owner(&owner).create()?;
-    for _ in 0..2 {
-        world.delete(&owner, Policy::Foreground)?;
-        world.becomes(&owner, "is held by the other finalizer alone", |state| {
-            state.being_deleted && state.finalizers == [HOLD]
-        })?;
-    }
-    world.all_gone(&[&child])?;
+    let first = world.config_map("first").blocking_owner(&owner).create()?;
+    world.delete(&owner, Policy::Foreground)?;
+    let held_by_the_other = |state: &State| state.being_deleted && state.finalizers == [HOLD];
+    world.becomes(&owner, "is held by the other finalizer alone", held_by_the_other)?;
+    world.all_gone(&[&first])?;
+
+    // Held, so that the finalizer that is added again can be seen.
+    let second = world.config_map("second").blocking_owner(&owner).held().create()?;
+    world.delete(&owner, Policy::Foreground)?;
+    world.becomes(&second, "is being deleted", |state| state.being_deleted)?;
+    world.becomes(&owner, "waits again", |state| state.has("foregroundDeletion"))?;
+    world.release(&second)?;
+    world.all_gone(&[&second])?;
+    world.becomes(&owner, "is held by the other finalizer alone", held_by_the_other)?;
     world.release(&owner)?;
     world.all_gone(&[&owner])
 }

@@ -61,13 +61,13 @@ pub const ALL: &[Scenario] = &[
         references::owner_replaced,
     ),
     shared(
-        "cluster_scoped_dependent_of_namespaced_owner",
-        "it stays, an event says so, and nobody goes round in circles",
+        "cluster_scoped_dependent",
+        "one of a namespaced owner stays, an event says so, nobody goes round in circles",
         references::cluster_scoped_dependent,
     ),
     shared(
-        "namespaced_dependent_of_cluster_scoped_owner",
-        "it goes with its owner",
+        "namespaced_dependent",
+        "one of a cluster-scoped owner goes with it",
         references::namespaced_dependent,
     ),
     shared("cycle_of_three_foreground", "a cycle does not hold itself", deletion::cycle_of_three),
@@ -76,14 +76,11 @@ pub const ALL: &[Scenario] = &[
         "it does not hold its owner, and goes all the same",
         deletion::non_blocking_dependent,
     ),
-    Scenario {
-        reference_cannot: "it acts on the first appearance of the finalizer only and hangs until its restart",
-        ..shared(
-            "second_foreground_delete",
-            "a finalizer added again while another one holds the object is removed again",
-            deletion::second_foreground_delete,
-        )
-    },
+    shared(
+        "second_foreground_delete",
+        "a finalizer added again while another one holds the object is removed again",
+        deletion::second_foreground_delete,
+    ),
     shared(
         "custom_resource",
         "as owner and as dependent, its definition created late, deleted, and created again",

@@ -117,9 +117,8 @@ fn tree_size(api: &Api, namespace: &str, round: usize) -> Result<usize, Failure>
 }
 
 fn children(api: &Api, namespace: &str) -> Result<Vec<State>, Failure> {
-    let is_child = |item: &&Value| {
-        item["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("child-"))
-    };
+    let is_child =
+        |item: &&Value| item["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("child-"));
     Ok(config_maps(api, namespace)?.iter().filter(is_child).map(State::of).collect())
 }
 
