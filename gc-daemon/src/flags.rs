@@ -34,7 +34,7 @@ watches every kind that can be deleted, follows metadata.ownerReferences, and ca
 orphan deletion. It never deletes without the UID and the resourceVersion that it decided on.
 
 Run one instance against an API server whose own collector is off: kube-controller-manager \
---controllers=*,-garbage-collector-controller, or an API server that never had one (envtest, kcp, kwok).";
+--controllers=*,-garbage-collector-controller, or an API server that never had one (envtest, kwokctl without its controller manager).";
 
 const EXAMPLES: &str = "\
 Exit status: 0 after a signal or --help, 1 when it cannot go on, 2 for a bad flag.
@@ -80,7 +80,7 @@ pub struct Flags {
     #[arg(long, value_name = "FILE", help_heading = "Which API server", value_parser = path)]
     pub kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig to use [default: its current-context].
+    /// The context of the kubeconfig to use; without it, its current-context.
     #[arg(long, value_name = "NAME", help_heading = "Which API server", value_parser = context_name)]
     pub context: Option<String>,
 
@@ -304,17 +304,17 @@ pub enum LogFormat {
 }
 
 fn path(text: &str) -> Result<PathBuf, String> {
-    match text.contains('\0') {
-        true => Err("has a NUL character; name a file".to_owned()),
-        false => Ok(PathBuf::from(text)),
+    if text.contains('\0') {
+        return Err("has a NUL character; name a file".to_owned());
     }
+    Ok(PathBuf::from(text))
 }
 
 fn context_name(text: &str) -> Result<String, String> {
-    match text.chars().any(char::is_control) {
-        true => Err("has a control character; kubectl config get-contexts lists the names".to_owned()),
-        false => Ok(text.to_owned()),
+    if text.chars().any(char::is_control) {
+        return Err("has a control character; kubectl config get-contexts lists the names".to_owned());
     }
+    Ok(text.to_owned())
 }
 
 fn concurrent_gc_syncs(text: &str) -> Result<usize, String> {
@@ -398,14 +398,12 @@ fn group_resource(text: &str) -> Result<GroupResource, String> {
     if group == "core" || group == "v1" {
         return Err(format!("has no such group; the core group has no name, write {resource}"));
     }
-    let group_ok = match text.contains('.') {
-        true => group.split('.').all(is_dns_label) && group.len() <= 253,
-        false => true,
-    };
-    match is_dns_label(resource) && group_ok {
-        true => Ok(GroupResource { group: group.to_owned(), resource: resource.to_owned() }),
-        false => Err("is no resource; write resource.group, such as deployments.apps".to_owned()),
+    let is_core = !text.contains('.');
+    let is_group = group.split('.').all(is_dns_label) && group.len() <= 253;
+    if !is_dns_label(resource) || !(is_core || is_group) {
+        return Err("is no resource; write resource.group, such as deployments.apps".to_owned());
     }
+    Ok(GroupResource { group: group.to_owned(), resource: resource.to_owned() })
 }
 
 /// RFC 1123: lower-case letters, digits and inner hyphens, at most 63 of them.
@@ -422,10 +420,7 @@ fn shown(value: &str) -> String {
     let plain = !value.is_empty() && value.chars().all(|c| !c.is_whitespace() && !c.is_control());
     let short: String = value.chars().take(SHOWN_VALUE_MAX).collect();
     let cut = if short.len() < value.len() { "…" } else { "" };
-    match plain {
-        true => format!("{short}{cut}"),
-        false => format!("{short:?}{cut}"),
-    }
+    if plain { format!("{short}{cut}") } else { format!("{short:?}{cut}") }
 }
 
 #[cfg(test)]

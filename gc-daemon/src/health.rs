@@ -78,9 +78,10 @@ impl Health {
     /// daemon degraded: it collects, but knows nothing of that kind (spec S3).
     pub fn set_kind_listed(&self, kind: &str, listed: bool) {
         let mut state = self.state();
-        match listed {
-            true => _ = state.not_listed.remove(kind),
-            false => _ = state.not_listed.insert(kind.to_owned()),
+        if listed {
+            state.not_listed.remove(kind);
+        } else {
+            state.not_listed.insert(kind.to_owned());
         }
     }
 
@@ -108,9 +109,10 @@ impl Health {
     fn event_loop(&self, now: Instant) -> Check {
         let beat = Duration::from_millis(self.beat_ms.load(Ordering::Relaxed));
         let silence = now.saturating_duration_since(self.start).saturating_sub(beat);
-        let result = match silence < BEAT_LIMIT {
-            true => Ok(String::new()),
-            false => Err(format!("no progress for {} s", silence.as_secs())),
+        let result = if silence < BEAT_LIMIT {
+            Ok(String::new())
+        } else {
+            Err(format!("no progress for {} s", silence.as_secs()))
         };
         Check { name: "event-loop", result }
     }
@@ -160,10 +162,7 @@ struct Check {
 impl Report {
     /// The HTTP status: 200, or 500 for a process that should be restarted and 503 for one that needs time.
     pub fn code(&self) -> u16 {
-        match self.checks.iter().all(|check| check.result.is_ok()) {
-            true => 200,
-            false => self.failed_code,
-        }
+        if self.checks.iter().all(|check| check.result.is_ok()) { 200 } else { self.failed_code }
     }
 
     /// The body: `ok` with the remarks, or each check on its line when asked for (`?verbose`) or when one fails, in

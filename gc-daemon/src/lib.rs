@@ -16,3 +16,8 @@ pub mod requests;
 pub mod run;
 pub mod serve;
 pub mod workers;
+
+// The example in the README runs as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

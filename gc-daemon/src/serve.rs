@@ -250,10 +250,11 @@ fn read_head(mut stream: &TcpStream, start: Instant) -> io::Result<Head> {
         head.extend_from_slice(buffer.get(..count).unwrap_or_default());
         let fresh = head.get(searched..).unwrap_or_default();
         let end = fresh.windows(4).position(|window| window == b"\r\n\r\n").map(|at| searched + at + 4);
-        match end.unwrap_or(head.len()) > HEAD_BYTES_MAX {
-            true => return Ok(Head::TooLarge),
-            false if end.is_some() => return Ok(Head::Read(head)),
-            false => {}
+        if end.unwrap_or(head.len()) > HEAD_BYTES_MAX {
+            return Ok(Head::TooLarge);
+        }
+        if end.is_some() {
+            return Ok(Head::Read(head));
         }
     }
 }
@@ -348,9 +349,10 @@ impl Page {
             Page::Livez => Answer::probe("livez", &pages.health.livez(now), verbose),
             Page::Readyz => Answer::probe("readyz", &pages.health.readyz(now), verbose),
             Page::Metrics => {
-                let (content_type, page) = match wants_open_metrics {
-                    true => (metrics::OPEN_METRICS_CONTENT_TYPE, pages.metrics.open_metrics()),
-                    false => (metrics::PROMETHEUS_TEXT_CONTENT_TYPE, pages.metrics.prometheus_text()),
+                let (content_type, page) = if wants_open_metrics {
+                    (metrics::OPEN_METRICS_CONTENT_TYPE, pages.metrics.open_metrics())
+                } else {
+                    (metrics::PROMETHEUS_TEXT_CONTENT_TYPE, pages.metrics.prometheus_text())
                 };
                 page.map_or_else(
                     |e| Answer::error(500, &e.to_string()),
@@ -360,10 +362,10 @@ impl Page {
             Page::Graph => {
                 let uids = query.iter().filter(|(key, _)| key == "uid").map(|(_, uid)| uid.clone());
                 let uids: Vec<String> = uids.collect();
-                match uids.len() > UIDS_MAX {
-                    true => Answer::error(400, "more than 100 UIDs; ask for the whole graph without ?uid="),
-                    false => Answer::ok(GRAPHVIZ, (pages.graph_dot)(&uids)),
+                if uids.len() > UIDS_MAX {
+                    return Answer::error(400, "more than 100 UIDs; ask for the whole graph without ?uid=");
                 }
+                Answer::ok(GRAPHVIZ, (pages.graph_dot)(&uids))
             }
         }
     }
