@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::object::{self, FOREGROUND, ORPHAN};
+use super::protobuf;
 use super::registry::{Actor, Registry, Scope};
 use super::request::Request;
 use super::resources::{DefaultPolicy, Resource};
@@ -37,7 +38,7 @@ pub(crate) enum Deleted {
 impl DeleteOptions {
     /// From the body when there is one, else from the query.
     pub fn parse(request: &Request) -> Result<DeleteOptions, ApiError> {
-        let options = if request.body.is_empty() { from_query(request) } else { from_body(&request.body)? };
+        let options = if request.body.is_empty() { from_query(request) } else { from_body(request)? };
         let mut errors = Vec::new();
         if let Some(policy) = &options.propagation {
             if options.orphan_dependents.is_some() {
@@ -66,9 +67,15 @@ fn from_query(request: &Request) -> DeleteOptions {
     }
 }
 
-fn from_body(body: &[u8]) -> Result<DeleteOptions, ApiError> {
-    let value: Value = serde_json::from_slice(body)
-        .map_err(|e| ApiError::bad_request(&format!("couldn't get version/kind; json parse error: {e}")))?;
+fn from_body(request: &Request) -> Result<DeleteOptions, ApiError> {
+    let value: Value = if request.content_type == "application/vnd.kubernetes.protobuf" {
+        protobuf::decode_delete_options(&request.body)
+            .ok_or_else(|| ApiError::bad_request("provided data does not appear to be a protobuf message"))?
+    } else {
+        let complaint =
+            |e| ApiError::bad_request(&format!("couldn't get version/kind; json parse error: {e}"));
+        serde_json::from_slice(&request.body).map_err(complaint)?
+    };
     let kind = value.get("kind").and_then(Value::as_str).unwrap_or("DeleteOptions");
     if kind != "DeleteOptions" {
         let message = format!("no kind {kind:?} is registered for version \"meta.k8s.io/v1\"");

@@ -40,6 +40,7 @@ mod faults;
 mod list;
 mod object;
 mod patch;
+mod protobuf;
 mod registry;
 mod render;
 mod request;
@@ -141,8 +142,13 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// A server with the usual four namespaces. The seed decides all UIDs and generated names.
+    /// A server with the usual four namespaces, created in 1970. The seed decides all UIDs and generated names.
     pub fn new(seed: u64) -> ApiServer {
+        ApiServer::started_at(seed, Timestamp::UNIX_EPOCH)
+    }
+
+    /// The same, with namespaces of another age.
+    pub fn started_at(seed: u64, now: Timestamp) -> ApiServer {
         let mut server = ApiServer {
             switches: Switches::default(),
             faults: Vec::new(),
@@ -154,7 +160,7 @@ impl ApiServer {
         for namespace in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let body = json!({"metadata": {"name": namespace}});
             let request = Request::post("/api/v1/namespaces", &body).from_agent("kube-apiserver");
-            server.handle(Timestamp::UNIX_EPOCH, &request);
+            server.handle(now, &request);
         }
         server.log.clear();
         server

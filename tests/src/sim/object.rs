@@ -201,8 +201,14 @@ fn validate_owner_references(object: &Value, errors: &mut Vec<FieldError>) {
             }
         }
         if text("kind") == "Event" && ["v1", "events.k8s.io/v1"].contains(&text("apiVersion")) {
-            let detail = format!("{}, Kind=Event is disallowed from being an owner", text("apiVersion"));
-            errors.push(FieldError::invalid("metadata.ownerReferences", reference, &detail));
+            let slash = if text("apiVersion").contains('/') { "" } else { "/" };
+            let detail =
+                format!("{slash}{}, Kind=Event is disallowed from being an owner", text("apiVersion"));
+            errors.push(FieldError::invalid_text(
+                "metadata.ownerReferences",
+                &show_reference(reference),
+                &detail,
+            ));
         }
         if reference.get("controller") == Some(&Value::Bool(true)) {
             let this = format!("{}/{}", text("kind"), text("name"));
@@ -210,12 +216,27 @@ fn validate_owner_references(object: &Value, errors: &mut Vec<FieldError>) {
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                 );
-                let all = meta(object, "ownerReferences").cloned().unwrap_or_default();
-                errors.push(FieldError::invalid("metadata.ownerReferences", &all, &detail));
+                let all = meta(object, "ownerReferences").and_then(Value::as_array).into_iter().flatten();
+                let all: Vec<String> = all.map(show_reference).collect();
+                let all = format!("[{}]", all.join(","));
+                errors.push(FieldError::invalid_text("metadata.ownerReferences", &all, &detail));
             }
             controller.get_or_insert(this);
         }
     }
+}
+
+/// A reference as messages show it: in the order in which the type declares its fields.
+fn show_reference(reference: &Value) -> String {
+    let mut out = String::from("{");
+    for key in ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"] {
+        if let Some(value) = reference.get(key) {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "{}{key:?}:{value}", if out.len() > 1 { "," } else { "" });
+        }
+    }
+    out.push('}');
+    out
 }
 
 fn validate_finalizers(object: &Value, errors: &mut Vec<FieldError>) {

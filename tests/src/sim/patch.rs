@@ -161,10 +161,15 @@ fn strategic_field(map: &mut Map<String, Value>, key: &str, value: &Value) -> Re
         return strategic(map.entry(key.to_string()).or_insert(Value::Null), value);
     };
     let merge_key = MERGE_KEYS.iter().find(|(field, _)| *field == key).map(|(_, merge_key)| *merge_key);
-    let present = map.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let Some(present) = map.get(key).and_then(Value::as_array).cloned() else {
+        // A list that is new is taken as it comes, without its directives.
+        let plain: Vec<Value> = patch.iter().filter(|item| item.get("$patch").is_none()).cloned().collect();
+        map.insert(key.into(), plain.into());
+        return Ok(());
+    };
     let merged = match merge_key {
-        Some(merge_key) => merge_list(present, patch, merge_key)?,
-        None if SETS.contains(&key) => merge_set(present, patch),
+        Some(merge_key) => merge_list(&present, patch, merge_key)?,
+        None if SETS.contains(&key) => merge_set(&present, patch),
         None => patch.clone(),
     };
     map.insert(key.into(), merged.into());
@@ -178,41 +183,70 @@ fn delete_from_list(map: &mut Map<String, Value>, key: &str, gone: &Value) {
     }
 }
 
-fn merge_set(mut present: Vec<Value>, patch: &[Value]) -> Vec<Value> {
+fn merge_set(present: &[Value], patch: &[Value]) -> Vec<Value> {
+    let mut merged = present.to_vec();
     for value in patch {
-        if !present.contains(value) {
-            present.push(value.clone());
+        if !merged.contains(value) {
+            merged.push(value.clone());
         }
     }
-    present
+    in_order(merged, patch, present, |v| Some(v))
 }
 
-fn merge_list(mut present: Vec<Value>, patch: &[Value], merge_key: &str) -> Result<Vec<Value>, ApiError> {
+/// The order of a merged list: what the patch names stands in the patch's order and before what only the server
+/// knows, unless the server had them the other way round (`normalizeElementOrder` in apimachinery).
+fn in_order(
+    merged: Vec<Value>,
+    patch: &[Value],
+    server: &[Value],
+    identity: impl Fn(&Value) -> Option<&Value>,
+) -> Vec<Value> {
+    let place = |list: &[Value], item: &Value| list.iter().position(|v| identity(v) == identity(item));
+    let (mut named, mut others): (Vec<Value>, Vec<Value>) =
+        merged.into_iter().partition(|item| place(patch, item).is_some());
+    named.sort_by_key(|item| place(patch, item));
+    others.sort_by_key(|item| place(server, item));
+    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
+    let mut out = Vec::new();
+    while let (Some(right), Some(left)) = (named.peek(), others.peek()) {
+        let left_first = match (place(server, left), place(server, right)) {
+            (Some(left), Some(right)) => left < right,
+            _ => false,
+        };
+        out.extend(if left_first { others.next() } else { named.next() });
+    }
+    out.extend(named);
+    out.extend(others);
+    out
+}
+
+fn merge_list(present: &[Value], patch: &[Value], merge_key: &str) -> Result<Vec<Value>, ApiError> {
     if patch.iter().any(|item| item.get("$patch").is_some_and(|p| p == "replace")) {
         return Ok(patch.iter().filter(|item| item.get("$patch").is_none()).cloned().collect());
     }
+    let mut merged = present.to_vec();
     for item in patch {
         let Some(wanted) = item.get(merge_key) else {
             let message = format!("map: {item} does not contain declared merge key: {merge_key}");
             return Err(ApiError::status(500, "", &message, Value::Null));
         };
-        let found = present.iter().position(|p| p.get(merge_key) == Some(wanted));
+        let found = merged.iter().position(|p| p.get(merge_key) == Some(wanted));
         let is_delete = item.get("$patch").is_some_and(|p| p == "delete");
         match (found, is_delete) {
-            (_, true) => present.retain(|p| p.get(merge_key) != Some(wanted)),
+            (_, true) => merged.retain(|p| p.get(merge_key) != Some(wanted)),
             (Some(index), false) => {
-                if let Some(target) = present.get_mut(index) {
+                if let Some(target) = merged.get_mut(index) {
                     strategic(target, item)?;
                 }
             }
             (None, false) => {
                 let mut added = Value::Object(Map::new());
                 strategic(&mut added, item)?;
-                present.push(added);
+                merged.push(added);
             }
         }
     }
-    Ok(present)
+    Ok(in_order(merged, patch, present, |v| v.get(merge_key)))
 }
 
 /// One operation of RFC 6902; none when it cannot be applied.

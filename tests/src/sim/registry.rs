@@ -286,7 +286,9 @@ fn check_version(resource: &Resource, name: &str, new: &Value, old: &Value) -> R
 fn prepare_for_create(resource: &Resource, object: &mut Value) {
     object::set_top(object, "apiVersion", resource.stored_api_version().into());
     object::set_top(object, "kind", resource.kind.as_str().into());
-    object::set_meta(object, "generation", if resource.traits.generation { 1.into() } else { Value::Null });
+    if resource.traits.generation {
+        object::set_meta(object, "generation", 1.into());
+    }
     if resource.traits.status {
         object::set_top(object, "status", Value::Null);
     }

@@ -7,6 +7,7 @@ use super::deletion::{DeleteOptions, Deleted};
 use super::list;
 use super::object;
 use super::patch::Patch;
+use super::protobuf;
 use super::registry::{Actor, Part, Scope};
 use super::render::{self, Form, Shape};
 use super::request::{Method, Request, Response, unescape};
@@ -335,19 +336,25 @@ fn part(resource: &Resource, part: &str) -> Result<Part, ApiError> {
 /// Reads the object of a POST or PUT and checks that it is one of this resource.
 fn decode(scope: &Scope, request: &Request) -> Result<Value, ApiError> {
     let resource = &*scope.resource;
-    let media_type = request.content_type.split(';').next().unwrap_or_default().trim();
-    if !["", "application/json"].contains(&media_type) {
-        let message = "the body of the request was in an unknown format - accepted media types include: \
-                       application/json, application/yaml, application/vnd.kubernetes.protobuf";
-        return Err(ApiError::status(415, "UnsupportedMediaType", message, Value::Null));
-    }
     let unrecognized = |why: &str| {
         let message =
             format!("the object provided is unrecognized (must be of type {}): {why}", resource.kind);
         ApiError::bad_request(&message)
     };
-    let mut object: Value = serde_json::from_slice(&request.body)
-        .map_err(|e| unrecognized(&format!("couldn't get version/kind; json parse error: {e}")))?;
+    let media_type = request.content_type.split(';').next().unwrap_or_default().trim();
+    let mut object: Value = match media_type {
+        "" | "application/json" => serde_json::from_slice(&request.body)
+            .map_err(|e| unrecognized(&format!("couldn't get version/kind; json parse error: {e}")))?,
+        "application/vnd.kubernetes.protobuf" if !resource.custom => {
+            protobuf::decode_object(&request.body)
+                .ok_or_else(|| unrecognized("provided data does not appear to be a protobuf message"))?
+        }
+        _ => {
+            let message = "the body of the request was in an unknown format - accepted media types include: \
+                           application/json, application/yaml, application/vnd.kubernetes.protobuf";
+            return Err(ApiError::status(415, "UnsupportedMediaType", message, Value::Null));
+        }
+    };
     if !object.is_object() {
         return Err(unrecognized("couldn't get version/kind; json parse error: json: cannot unmarshal"));
     }

@@ -33,7 +33,11 @@ pub(crate) struct FieldError {
 impl FieldError {
     /// `value` is shown as JSON, as the real server shows it.
     pub fn invalid(field: &str, value: &Value, detail: &str) -> FieldError {
-        let message = format!("Invalid value: {value}: {detail}");
+        FieldError::invalid_text(field, &value.to_string(), detail)
+    }
+
+    pub fn invalid_text(field: &str, shown: &str, detail: &str) -> FieldError {
+        let message = format!("Invalid value: {shown}: {detail}");
         FieldError { reason: "FieldValueInvalid", field: field.into(), message }
     }
 

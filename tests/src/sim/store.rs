@@ -63,8 +63,9 @@ pub struct Write {
 }
 
 impl State {
+    /// Starts at a resourceVersion that cannot be mistaken for one of the small numbers in a test.
     pub fn new() -> State {
-        State { resource_version: 1, stores: BTreeMap::new(), resources: built_in() }
+        State { resource_version: 1_000, stores: BTreeMap::new(), resources: built_in() }
     }
 
     pub fn get(&self, resource: &Resource, key: &str) -> Option<&Arc<Value>> {
