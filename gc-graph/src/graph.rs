@@ -7,8 +7,8 @@ use crate::change::{
 };
 use crate::node::Node;
 use crate::store::{
-    ABSENT, BEING_DELETED, BLOCKS, CLUSTER_SCOPED, DELETING_DEPENDENTS, Edge, IS_REPEATED, NONE, ORPHANING,
-    PARITY, REPEATS, Store, VIRTUAL,
+    ABSENT, BEING_DELETED, BLOCKS, CLUSTER_SCOPED, DELETING_DEPENDENTS, Edge, IS_REPEATED, NONE, NodeSlot,
+    ORPHANING, PARITY, REPEATS, Store, VIRTUAL,
 };
 use crate::uid::{Uid, UidRef};
 
@@ -76,17 +76,20 @@ impl Graph {
             self.refused += 1;
             return;
         }
+        let mut moved = false;
         let index = match found {
             Some(index) => {
+                let NodeSlot { namespace, .. } = *self.store.node(index);
                 self.meet_again(index, seen, effects);
+                moved = namespace != self.store.node(index).namespace;
                 index
             }
             None => self.meet(uid, seen),
         };
         self.store.set_version(index, seen.resource_version);
         let mut check = false;
-        if !self.has_references(index, seen.owner_references) {
-            check = self.replace_references(index, seen.owner_references, effects);
+        if moved || !self.has_references(index, seen.owner_references) {
+            check = self.replace_references(index, seen.owner_references, moved, effects);
         }
         self.set_deletion(index, seen, check, effects);
         self.end_change();
@@ -198,11 +201,12 @@ impl Graph {
         if another_watch && another_kind {
             return;
         }
-        let differs = !self.is_at(index, seen);
-        if another_watch || differs {
+        let node = Node::new(self, index);
+        let another_object = another_kind || node.name() != seen.name || node.namespace() != seen.namespace;
+        if another_watch || !self.is_at(index, seen) {
             self.move_to(index, seen);
         }
-        if differs && (another_kind || self.store.name(index) != seen.name) {
+        if another_object {
             self.check_dependents(index, effects);
         }
     }
@@ -348,11 +352,14 @@ impl Graph {
         edges.next().is_none()
     }
 
-    /// Spec G3, G4 and G6. Gives back whether the object must go to attempt-to-delete for a check.
+    /// Spec G3, G4 and G6. Gives back whether the object must go to attempt-to-delete for a check. In an object that
+    /// moved to another namespace (none does that, but a graph must not come to rest on a fault) no reference
+    /// counts as checked before.
     fn replace_references(
         &mut self,
         index: u32,
         references: &[OwnerReferenceRef<'_>],
+        moved: bool,
         effects: &mut Vec<Effect>,
     ) -> bool {
         let old: Vec<u32> = self.store.references(index).collect();
@@ -360,7 +367,9 @@ impl Graph {
         for &edge in &old {
             let Edge { owner, .. } = *self.store.edge(edge);
             known.owners.insert(owner);
-            known.references.insert((owner, self.store.edge(edge).written()));
+            if !moved {
+                known.references.insert((owner, self.store.edge(edge).written()));
+            }
             if owner != NONE && !self.store.edge(edge).has(REPEATS) {
                 self.store.unlink(edge);
             }
@@ -427,6 +436,9 @@ impl Graph {
             }
             if is_new {
                 self.queue(owner, effects);
+            } else if self.store.is(owner, ABSENT) {
+                // The references that kept the object alive may be those that went.
+                check = true;
             } else if !known.references.contains(&(owner, self.store.edge(edge).written())) {
                 check |= self.is_questionable(edge, &mut reported, effects);
             }
@@ -474,10 +486,6 @@ impl Graph {
     /// reference into a wrong namespace is reported.
     fn is_questionable(&mut self, edge: u32, reported: &mut bool, effects: &mut Vec<Effect>) -> bool {
         let Edge { owner, dependent, .. } = *self.store.edge(edge);
-        if self.store.is(owner, ABSENT) {
-            // The absence was proved for other coordinates.
-            return true;
-        }
         let is_virtual = self.store.is(owner, VIRTUAL);
         if self.is_in_wrong_namespace(owner, dependent) {
             if !is_virtual && !*reported {

@@ -35,13 +35,15 @@ fn an_object_may_name_itself() {
 fn an_object_may_name_itself_wrongly() {
     check(
         "
-        cm/a @ns owners=[secret/x#a!, cm/a]
+        cm/a @ns owners=[secret/x!#a, cm/a]
         vdelete secret/x @ns uid=a
         vdelete cm/a @ns",
         expect![[r#"
-            cm/a @ns owners=[secret/x#a!, cm/a]
-                attempt-to-delete a!
+            cm/a @ns owners=[secret/x!#a, cm/a]
+                attempt-to-delete a
             vdelete secret/x @ns uid=a
+                absent Secret.v1 ns/x (a)
+                attempt-to-delete a
             vdelete cm/a @ns
             ---
         "#]],

@@ -141,19 +141,36 @@ fn s5_virtual_nodes_are_not_in_any_list() {
     );
 }
 
+/// Nor does a second watch that shows the same object keep it alive for the first.
 #[test]
 fn s5_a_node_that_another_watch_took_over_is_not_swept() {
     check(
         "
-        deployment.apps/v1beta1/d @ns source=7
-        deployment.apps/v1/d @ns source=8
-        deployment.apps/v1/e @ns source=9
-        delete deployment.apps/v1/e @ns source=7",
+        deployment.apps/v1beta1/d @ns
+        deployment.apps/v1/d @ns
+        ns/n uid=u
+        project.example.com/v1/n uid=u
+        relist deployment.apps/v1beta1
+        listed deployment.apps/v1beta1
+        relist project.example.com/v1
+        listed project.example.com/v1
+        unserve project.example.com/v1
+        relist ns
+        project.example.com/v1/n uid=u
+        listed ns",
         expect![[r#"
-            deployment.apps/v1beta1/d @ns source=7
-            deployment.apps/v1/d @ns source=8
-            deployment.apps/v1/e @ns source=9
-            delete deployment.apps/v1/e @ns source=7
+            deployment.apps/v1beta1/d @ns
+            deployment.apps/v1/d @ns
+            ns/n uid=u
+            project.example.com/v1/n uid=u
+            relist deployment.apps/v1beta1
+            listed deployment.apps/v1beta1
+            relist project.example.com/v1
+            listed project.example.com/v1
+            unserve project.example.com/v1
+            relist ns
+            project.example.com/v1/n uid=u
+            listed ns
             ---
             Deployment.apps/v1 ns/d (d) rv=1
         "#]],

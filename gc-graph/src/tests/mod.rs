@@ -3,6 +3,8 @@
 mod changes;
 mod hostile;
 mod lists;
+mod model;
+mod properties;
 mod questions;
 mod reference;
 

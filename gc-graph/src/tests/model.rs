@@ -1,0 +1,390 @@
+//! The graph as plain maps, with every answer found by looking at everything. Slow and obvious.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::fixture::{Change, Object};
+use crate::{Coordinate, Effect, InvalidOwnerReference, OwnerReference, SourceId, Uid};
+
+#[derive(Default)]
+pub(super) struct Model {
+    nodes: BTreeMap<Uid, ModelNode>,
+    /// What is known to be absent, while a reference names it.
+    absent: BTreeMap<Uid, Coordinate>,
+    listing: BTreeSet<SourceId>,
+}
+
+#[derive(Clone)]
+struct ModelNode {
+    coordinate: Coordinate,
+    /// None for a virtual node.
+    observed: Option<Observed>,
+}
+
+#[derive(Clone)]
+struct Observed {
+    object: Object,
+    seen: bool,
+}
+
+impl ModelNode {
+    fn references(&self) -> &[OwnerReference] {
+        self.observed.as_ref().map_or(&[], |observed| &observed.object.owner_references)
+    }
+
+    fn is_deleting_dependents(&self) -> bool {
+        self.observed.as_ref().is_some_and(|observed| is_deleting_dependents(&observed.object))
+    }
+}
+
+fn has(object: &Object, finalizer: &str) -> bool {
+    object.being_deleted && object.finalizers.iter().any(|held| held == finalizer)
+}
+
+fn is_deleting_dependents(object: &Object) -> bool {
+    has(object, "foregroundDeletion") && !has(object, "orphan")
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Whether a reference names this coordinate, seen from this namespace.
+fn names(reference: &OwnerReference, namespace: &str, coordinate: &Coordinate) -> bool {
+    let seen_from = if coordinate.namespace.is_empty() { "" } else { namespace };
+    reference.coordinate_in(seen_from) == *coordinate
+}
+
+/// Effects with attempts to delete counted once.
+#[derive(Default)]
+struct Effects(Vec<Effect>);
+
+impl Effects {
+    fn queue(&mut self, uid: &Uid) {
+        let effect = Effect::AttemptToDelete(uid.clone());
+        if !self.0.contains(&effect) {
+            self.0.push(effect);
+        }
+    }
+}
+
+impl Model {
+    pub(super) fn apply(&mut self, change: &Change) -> Vec<Effect> {
+        let mut effects = Effects::default();
+        match change {
+            Change::Observe(object) if object.coordinate.uid.is_empty() => {}
+            Change::Observe(object) => self.observe(object, &mut effects),
+            Change::Delete(object) => self.delete(object, &mut effects),
+            Change::VirtualDelete(absent) => self.virtual_delete(absent, &mut effects),
+            Change::BeginList(source) => {
+                self.listing.insert(*source);
+                for observed in self.observed_of(*source) {
+                    observed.seen = false;
+                }
+            }
+            Change::EndList(source) => self.end_list(*source, &mut effects),
+            Change::Unserve(source) => self.unserve(*source, &mut effects),
+            Change::ForgetAbsent => {
+                for (uid, coordinate) in std::mem::take(&mut self.absent) {
+                    effects.queue(&uid);
+                    self.nodes.insert(uid, ModelNode { coordinate, observed: None });
+                }
+            }
+        }
+        self.drop_needless();
+        effects.0
+    }
+
+    fn observed_of(&mut self, source: SourceId) -> impl Iterator<Item = &mut Observed> {
+        self.nodes
+            .values_mut()
+            .filter_map(|node| node.observed.as_mut())
+            .filter(move |it| it.object.source == source)
+    }
+
+    /// The dependents of a UID, whatever is known of it.
+    fn dependents(&self, uid: &Uid) -> Vec<ModelNode> {
+        let names = |node: &&ModelNode| node.references().iter().any(|reference| reference.uid == *uid);
+        self.nodes.values().filter(names).cloned().collect()
+    }
+
+    fn is_needless(&self, uid: &Uid) -> bool {
+        self.nodes.get(uid).is_some_and(|node| node.observed.is_none()) && self.dependents(uid).is_empty()
+    }
+
+    fn drop_needless(&mut self) {
+        let uids: Vec<Uid> = self.nodes.keys().filter(|uid| self.is_needless(uid)).cloned().collect();
+        self.nodes.retain(|uid, _| !uids.contains(uid));
+        let unnamed: Vec<Uid> =
+            self.absent.keys().filter(|uid| self.dependents(uid).is_empty()).cloned().collect();
+        self.absent.retain(|uid, _| !unnamed.contains(uid));
+    }
+
+    fn observe(&mut self, object: &Object, effects: &mut Effects) {
+        let uid = &object.coordinate.uid;
+        let before = self.nodes.get(uid).cloned();
+        let mut object = object.clone();
+        let known = before.as_ref().and_then(|node| node.observed.as_ref()).map(|observed| &observed.object);
+        let was_absent = self.absent.remove(uid).is_some();
+        let mut seen = true;
+        if let Some(known) = known {
+            let (old, new) = (&known.coordinate, &object.coordinate);
+            let another_kind = old.kind != new.kind || group(&old.api_version) != group(&new.api_version);
+            if known.source != object.source && another_kind {
+                // The watch that showed it first keeps it.
+                seen = before.as_ref().and_then(|node| node.observed.as_ref()).is_some_and(|it| it.seen);
+                (object.coordinate, object.source) = (known.coordinate.clone(), known.source);
+            } else if another_kind || old.name != new.name || old.namespace != new.namespace {
+                self.check_dependents(&object.coordinate, effects);
+            }
+        } else if before.is_some() || was_absent {
+            self.check_dependents(&object.coordinate, effects);
+        }
+        let moved = known.is_some_and(|known| known.coordinate.namespace != object.coordinate.namespace);
+        let old_references = known.map_or(Vec::new(), |known| known.owner_references.clone());
+        let started = is_deleting_dependents(&object) && !known.is_some_and(is_deleting_dependents);
+        let observed = Some(Observed { object: object.clone(), seen });
+        self.nodes.insert(uid.clone(), ModelNode { coordinate: object.coordinate.clone(), observed });
+        let mut check = false;
+        if moved || old_references != object.owner_references {
+            check = self.change_references(&object, &old_references, moved, effects);
+        }
+        if started {
+            self.dependents(uid).iter().for_each(|dependent| effects.queue(&dependent.coordinate.uid));
+        }
+        if check || is_deleting_dependents(&object) {
+            effects.queue(uid);
+        }
+        if has(&object, "orphan") {
+            effects.0.push(Effect::AttemptToOrphan(uid.clone()));
+        }
+    }
+
+    fn change_references(
+        &mut self,
+        object: &Object,
+        old: &[OwnerReference],
+        moved: bool,
+        effects: &mut Effects,
+    ) -> bool {
+        let namespace = &object.coordinate.namespace;
+        let (mut check, mut reported) = (false, false);
+        for reference in object.owner_references.iter().filter(|reference| !reference.uid.is_empty()) {
+            let same = |other: &&OwnerReference| other.coordinate_in("") == reference.coordinate_in("");
+            let Some(owner) = self.nodes.get(&reference.uid) else {
+                if old.iter().any(|other| other.uid == reference.uid) {
+                    check = true;
+                } else {
+                    self.absent.remove(&reference.uid);
+                    let node = ModelNode { coordinate: reference.coordinate_in(namespace), observed: None };
+                    self.nodes.insert(reference.uid.clone(), node);
+                    effects.queue(&reference.uid);
+                }
+                continue;
+            };
+            if !moved && old.iter().any(|other| same(&other)) {
+                continue;
+            }
+            let at = &owner.coordinate;
+            if !at.namespace.is_empty() && at.namespace != *namespace {
+                if owner.observed.is_some() && !reported {
+                    effects.0.push(invalid(object, reference, &at.namespace));
+                    reported = true;
+                }
+                check = true;
+            } else {
+                let elsewhere = owner.observed.is_none() && at.namespace != *namespace;
+                check |= elsewhere || !names(reference, namespace, at);
+            }
+        }
+        self.drop_needless();
+        for freed in old.iter().filter(|reference| reference.block_owner_deletion) {
+            let blocks = |new: &OwnerReference| new.uid == freed.uid && new.block_owner_deletion;
+            if self.nodes.contains_key(&freed.uid) && !object.owner_references.iter().any(blocks) {
+                effects.queue(&freed.uid);
+            }
+        }
+        check
+    }
+
+    fn check_dependents(&self, owner: &Coordinate, effects: &mut Effects) {
+        for dependent in self.dependents(&owner.uid) {
+            // An object that names itself moves as its owner does.
+            let is_owner = dependent.coordinate.uid == owner.uid;
+            let namespace = if is_owner { &owner.namespace } else { &dependent.coordinate.namespace };
+            let Some(observed) = &dependent.observed else {
+                continue;
+            };
+            let mut references = dependent.references().iter().filter(|reference| reference.uid == owner.uid);
+            if !owner.namespace.is_empty() && owner.namespace != *namespace {
+                effects.0.extend(
+                    references.next().map(|first| invalid(&observed.object, first, &owner.namespace)),
+                );
+                effects.queue(&dependent.coordinate.uid);
+            } else if references.any(|reference| !names(reference, namespace, owner)) {
+                effects.queue(&dependent.coordinate.uid);
+            }
+        }
+    }
+
+    fn delete(&mut self, object: &Object, effects: &mut Effects) {
+        let uid = &object.coordinate.uid;
+        let Some(node) = self.nodes.get(uid) else {
+            return;
+        };
+        let old = node.coordinate.clone();
+        let new = &object.coordinate;
+        let another_kind = old.kind != new.kind || group(&old.api_version) != group(&new.api_version);
+        match &node.observed {
+            None => self.check_dependents(new, effects),
+            Some(known) if known.object.source != object.source && another_kind => {}
+            Some(_) if another_kind || old.name != new.name || old.namespace != new.namespace => {
+                self.check_dependents(new, effects);
+            }
+            Some(_) => {}
+        }
+        self.depart(&[(uid.clone(), new.clone())], effects);
+    }
+
+    fn depart(&mut self, going: &[(Uid, Coordinate)], effects: &mut Effects) {
+        let mut owners = Vec::new();
+        for (uid, _) in going {
+            let node = self.nodes.remove(uid);
+            owners.extend(
+                node.iter().flat_map(|node| node.references()).map(|reference| reference.uid.clone()),
+            );
+        }
+        for (uid, coordinate) in going {
+            let dependents = self.dependents(uid);
+            if !dependents.is_empty() {
+                effects.0.push(Effect::Absent(coordinate.clone()));
+                self.absent.insert(uid.clone(), coordinate.clone());
+            }
+            dependents.iter().for_each(|dependent| effects.queue(&dependent.coordinate.uid));
+        }
+        self.queue_waiting(&owners, effects);
+    }
+
+    fn queue_waiting(&self, owners: &[Uid], effects: &mut Effects) {
+        for owner in owners {
+            if self.nodes.get(owner).is_some_and(ModelNode::is_deleting_dependents) {
+                effects.queue(owner);
+            }
+        }
+    }
+
+    fn end_list(&mut self, source: SourceId, effects: &mut Effects) {
+        if !self.listing.remove(&source) {
+            return;
+        }
+        let is_gone = |node: &&ModelNode| {
+            node.observed.as_ref().is_some_and(|observed| observed.object.source == source && !observed.seen)
+        };
+        let going: Vec<_> = self.nodes.values().filter(is_gone).map(|node| node.coordinate.clone()).collect();
+        let going: Vec<_> =
+            going.into_iter().map(|coordinate| (coordinate.uid.clone(), coordinate)).collect();
+        self.depart(&going, effects);
+        for observed in self.observed_of(source) {
+            observed.seen = true;
+        }
+    }
+
+    fn unserve(&mut self, source: SourceId, effects: &mut Effects) {
+        self.listing.remove(&source);
+        let is_of = |node: &&ModelNode| node.observed.as_ref().is_some_and(|it| it.object.source == source);
+        let going: Vec<ModelNode> = self.nodes.values().filter(is_of).cloned().collect();
+        let mut owners = Vec::new();
+        for node in &going {
+            owners.extend(node.references().iter().map(|reference| reference.uid.clone()));
+            let node = ModelNode { observed: None, ..node.clone() };
+            self.nodes.insert(node.coordinate.uid.clone(), node);
+        }
+        for ModelNode { coordinate, .. } in &going {
+            if !self.dependents(&coordinate.uid).is_empty() {
+                effects.queue(&coordinate.uid);
+            }
+        }
+        self.queue_waiting(&owners, effects);
+    }
+
+    fn virtual_delete(&mut self, absent: &Coordinate, effects: &mut Effects) {
+        let Some(node) = self.nodes.get(&absent.uid).cloned() else {
+            return;
+        };
+        let dependents = self.dependents(&absent.uid);
+        let mut matching = Vec::new();
+        let mut others = Vec::new();
+        for dependent in &dependents {
+            let namespace = &dependent.coordinate.namespace;
+            for reference in dependent.references().iter().filter(|reference| reference.uid == absent.uid) {
+                let matches = names(reference, namespace, absent);
+                if matches {
+                    matching.push(dependent);
+                } else {
+                    others.push((reference, namespace));
+                }
+            }
+        }
+        let is_node = node.coordinate == *absent;
+        if node.observed.is_some() && is_node || node.observed.is_none() && others.is_empty() {
+            self.depart(&[(absent.uid.clone(), absent.clone())], effects);
+            return;
+        }
+        if !matching.is_empty() {
+            effects.0.push(Effect::Absent(absent.clone()));
+        }
+        matching.iter().for_each(|dependent| effects.queue(&dependent.coordinate.uid));
+        if node.observed.is_some() || !is_node {
+            return;
+        }
+        let alternatives = others.iter().map(|(reference, namespace)| {
+            let same_kind = reference.kind == absent.kind && reference.api_version == absent.api_version;
+            let cluster_scoped = absent.namespace.is_empty() && same_kind;
+            reference.coordinate_in(if cluster_scoped { "" } else { namespace })
+        });
+        let alternatives: BTreeSet<Coordinate> = alternatives.collect();
+        let next = alternatives.iter().find(|it| *it > absent).or_else(|| alternatives.first());
+        let coordinate = next.expect("a reference that does not match names another coordinate").clone();
+        self.nodes.insert(absent.uid.clone(), ModelNode { coordinate, observed: None });
+        effects.0.push(Effect::AttemptToDeleteRateLimited(absent.uid.clone()));
+    }
+
+    /// As `fixture::print`.
+    pub(super) fn print(&self) -> String {
+        self.nodes.values().map(|node| self.print_node(node) + "\n").collect()
+    }
+
+    fn print_node(&self, node: &ModelNode) -> String {
+        let mut line = node.coordinate.to_string();
+        let Some(Observed { object, .. }) = &node.observed else {
+            return line + " virtual";
+        };
+        line += &format!(" rv={}", object.resource_version);
+        line += if object.being_deleted { " being-deleted" } else { "" };
+        line += if is_deleting_dependents(object) { " deleting-dependents" } else { "" };
+        line += if has(object, "orphan") { " orphaning" } else { "" };
+        let namespace = &node.coordinate.namespace;
+        let print = |reference: &OwnerReference| {
+            let mut text = reference.uid.to_string();
+            text += if reference.controller { "*" } else { "" };
+            text += if reference.block_owner_deletion { "!" } else { "" };
+            if let Some(owner) = self.nodes.get(&reference.uid) {
+                if reference.coordinate_in(&owner.coordinate.namespace) != owner.coordinate {
+                    text += &format!(" as {}.{} {}", reference.kind, reference.api_version, reference.name);
+                }
+                return text;
+            }
+            let absent = self.absent.get(&reference.uid).is_some_and(|at| names(reference, namespace, at));
+            text + if absent { " absent" } else { " unknown" }
+        };
+        let owners: Vec<String> = object.owner_references.iter().map(print).collect();
+        if owners.is_empty() { line } else { format!("{line} owners=[{}]", owners.join(", ")) }
+    }
+}
+
+fn invalid(object: &Object, reference: &OwnerReference, owner_namespace: &str) -> Effect {
+    Effect::InvalidOwnerReference(Box::new(InvalidOwnerReference {
+        dependent: object.coordinate.clone(),
+        reference: reference.clone(),
+        owner_namespace: owner_namespace.to_owned(),
+    }))
+}
