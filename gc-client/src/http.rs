@@ -1,20 +1,24 @@
 //! One request, one answer; and streams for lists and watches.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Read};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ureq::http;
 
 use crate::config::{Config, ConfigError};
 use crate::gate::Gate;
-use crate::session::{Current, Session};
+use crate::session::{self, Current, Session};
 use crate::{Error, Status};
 
 /// The largest body that `send` takes. An object is at most a few megabytes (etcd's limit) and the discovery of a
 /// thousand custom resources about ten; a list is never read this way. Beyond this the server talks nonsense.
 const BODY_BYTES_MAX: u64 = 16 << 20;
+
+/// How long a body that is read to its end may take: a server that drips a byte now and then would hold a worker for
+/// days. Bodies of lists and watches are no such bodies.
+const BODY_WITHIN: Duration = Duration::from_secs(60);
 
 /// How often `send` asks again after a 429 or 503 that names a time to wait.
 const RETRIES_MAX: u32 = 5;
@@ -156,6 +160,7 @@ impl Client {
     pub fn new(config: &Config, options: &Options) -> Result<Client, ConfigError> {
         let gate = Gate::new(options.max_in_flight, options.qps, options.burst);
         let session = Session::new(config, options)?;
+        session::warn_of_risks(config);
         let inner = Inner { base: config.server().to_owned(), gate, session, options: options.clone() };
         Ok(Client { inner: Arc::new(inner) })
     }
@@ -360,13 +365,27 @@ fn finish(response: http::Response<ureq::Body>, request: &Request<'_>) -> Result
     let code = response.status().as_u16();
     let content_type = header(&response, http::header::CONTENT_TYPE);
     let retry_after = header(&response, http::header::RETRY_AFTER);
-    let mut body = response.into_body();
-    let body =
-        body.with_config().limit(BODY_BYTES_MAX).read_to_vec().map_err(|error| failure(request, &error))?;
+    let reader = response.into_body().into_with_config().limit(BODY_BYTES_MAX).reader();
+    let body = read_within(reader, BODY_WITHIN).map_err(|error| failure(request, &error))?;
     // Seconds as u32: more than a century is no time to wait but a mistake. The form with a date is not used by any
     // API server.
     let retry_after = retry_after.trim().parse::<u32>().ok().map(|s| Duration::from_secs(u64::from(s)));
     Ok(Response { code, content_type, retry_after, body })
+}
+
+fn read_within(mut reader: impl Read, within: Duration) -> Result<Vec<u8>, ureq::Error> {
+    let started = Instant::now();
+    let (mut body, mut piece) = (Vec::new(), [0; 8 << 10]);
+    loop {
+        let n = reader.read(&mut piece)?;
+        if n == 0 {
+            return Ok(body);
+        }
+        body.extend_from_slice(&piece[..n]);
+        if started.elapsed() > within {
+            return Err(ureq::Error::Timeout(ureq::Timeout::RecvBody));
+        }
+    }
 }
 
 fn header(response: &http::Response<ureq::Body>, name: http::HeaderName) -> String {
@@ -404,7 +423,7 @@ pub struct Stream {
     content_type: String,
     client: Client,
     /// Keeps the agents of a time before the credentials were changed within reach of `shut_down`.
-    _agents: Arc<crate::session::Agents>,
+    _agents: Arc<session::Agents>,
 }
 
 impl Stream {
@@ -414,7 +433,7 @@ impl Stream {
     }
 }
 
-impl io::Read for Stream {
+impl Read for Stream {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let result = self.reader.read(buf);
         match result {
@@ -444,4 +463,16 @@ fn plain_kind(error: io::Error) -> io::Error {
         .and_then(|inner| inner.downcast_ref::<ureq::Error>())
         .is_some_and(|inner| matches!(inner, ureq::Error::Timeout(_)));
     if is_timeout { io::Error::new(io::ErrorKind::TimedOut, "nothing came in time") } else { error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r7_a_body_that_drips_is_given_up() {
+        let error = read_within(io::repeat(b'x'), Duration::ZERO).unwrap_err();
+        assert!(matches!(error, ureq::Error::Timeout(ureq::Timeout::RecvBody)), "{error}");
+        assert_eq!(read_within(&b"whole"[..], Duration::from_secs(60)).unwrap(), b"whole");
+    }
 }

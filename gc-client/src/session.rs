@@ -26,7 +26,6 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const SEND_WITHIN: Duration = Duration::from_secs(30);
 /// The API server itself gives up a request after 60 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(65);
-const BODY_WITHIN: Duration = Duration::from_secs(60);
 
 /// API servers close a connection that was idle for 90 s; ours go earlier, so that both sides rarely race.
 const IDLE_AT_MOST: Duration = Duration::from_secs(60);
@@ -84,7 +83,6 @@ impl Session {
         let credential = config.auth.first()?;
         let headers = headers(config, &credential)?;
         let agents = Arc::new(build_agents(config, options, &material, &config.tls.places())?);
-        warn_of_risks(config);
         let state = State {
             current: Current { agents, headers, generation: 0 },
             material,
@@ -265,7 +263,6 @@ fn build_agents(
     let api = base()
         .timeout_recv_response(Some(ANSWER_WITHIN))
         .timeout_per_read(Some(ANSWER_WITHIN))
-        .timeout_recv_body(Some(BODY_WITHIN))
         .max_idle_connections(in_flight)
         .max_idle_connections_per_host(in_flight)
         .build();
@@ -274,7 +271,8 @@ fn build_agents(
     Ok(Agents { api: tls::agent(api, connector.clone()), watch: tls::agent(watch, connector) })
 }
 
-fn warn_of_risks(config: &Config) {
+/// Said once for each client: what the configuration allows, but an operator should know.
+pub(crate) fn warn_of_risks(config: &Config) {
     if config.tls.insecure {
         log::warn!("{}: insecure-skip-tls-verify is set: the server is not authenticated", config.server());
     }
