@@ -5,6 +5,7 @@
 mod api;
 mod cargo;
 mod collector;
+mod demo;
 mod dirs;
 mod e2e;
 mod failure;
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<ExitCode, Failure> {
     interrupt::install()?;
     match command {
-        Command::Demo => Err(Failure::new("not built yet")),
+        Command::Demo => demo::run(),
         Command::Rig(flags) => rig_command::run(flags),
         Command::E2e(flags) => e2e::run(flags),
     }
