@@ -14,11 +14,11 @@
 //! Libraries below `gc-client` never get more than warnings: what they say at finer levels may hold a request's head,
 //! and with it a token (spec R2: never a token in the log).
 //!
-//! Equal lines of level info and above are printed at most once a second; then one more says how many there were
-//! (kubernetes/kubernetes#108373: a hundred thousand equal lines a day).
+//! Equal warnings and errors are printed at most once a minute, equal lines of level info at most once a second; the
+//! next one says how many there were (kubernetes/kubernetes#108373: a hundred thousand equal lines a day).
 
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -29,10 +29,13 @@ use crate::flags::LogFormat;
 
 /// Our crates, whose finer levels are known to hold no secret.
 const OUR_CRATES: [&str; 5] = ["gc_daemon", "gc_core", "gc_graph", "gc_queue", "gc_client"];
-/// An equal line within this time is counted, not printed.
-const REPEAT_WINDOW: Duration = Duration::from_secs(1);
-/// At most so many different lines are remembered; beyond that, lines are printed as they come. A program that says
-/// more than this in a second has no single line that floods.
+/// An equal warning or error within this time is counted, not printed: a server that is down for a night is one line
+/// a minute.
+const REPEAT_WINDOW: Duration = Duration::from_secs(60);
+/// The same for lines of level info, which say that something happened: twice in a minute may well be news.
+const INFO_REPEAT_WINDOW: Duration = Duration::from_secs(1);
+/// At most so many different lines are remembered; beyond that, lines are printed as they come. A program with so many
+/// different warnings in a minute has no single line that floods.
 const REPEATS_MAX: usize = 256;
 
 /// Sets up the log for the whole process. Does nothing when a log has been set up before.
@@ -130,16 +133,27 @@ fn on_one_line(message: &str) -> String {
         .collect()
 }
 
-/// A log that lets equal lines through once a second.
+/// A log that lets equal lines through now and then.
 struct RepeatLimit {
     inner: env_logger::Logger,
     repeats: Mutex<Repeats>,
 }
 
 impl RepeatLimit {
-    fn print(&self, level: Level, target: &str, message: &str) {
-        let args = format_args!("{message}");
-        self.inner.log(&Record::builder().level(level).target(target).args(args).build());
+    /// Prints a line, and how often it was held back before.
+    fn print(&self, line: &Key, held_back: u64) {
+        let Key { level, target, message } = line;
+        let print = |args| self.inner.log(&Record::builder().level(*level).target(target).args(args).build());
+        match held_back {
+            0 => print(format_args!("{message}")),
+            1 => print(format_args!("{message} (repeated once)")),
+            _ => print(format_args!("{message} (repeated {held_back} times)")),
+        }
+    }
+
+    fn repeats(&self) -> MutexGuard<'_, Repeats> {
+        // A panic while the table was locked leaves it usable: at worst a count is off by one.
+        self.repeats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -161,29 +175,24 @@ impl Log for RepeatLimit {
             target: record.target().to_owned(),
             message: record.args().to_string(),
         };
-        // A panic while the table was locked leaves it usable: at worst a count is off by one.
-        let (print, ended) =
-            self.repeats.lock().unwrap_or_else(PoisonError::into_inner).seen(key, Instant::now());
-        for (key, count) in ended {
-            let message = format!("{} (repeated {count} times)", key.message);
-            self.print(key.level, &key.target, &message);
+        let verdict = self.repeats().seen(&key, Instant::now());
+        for (key, count) in verdict.ended {
+            self.print(&key, count);
         }
-        if print {
-            self.inner.log(record);
+        if verdict.print {
+            self.print(&key, verdict.held_back);
         }
     }
 
     fn flush(&self) {
-        let held_back = self.repeats.lock().unwrap_or_else(PoisonError::into_inner).take_all();
-        for (key, count) in held_back {
-            let message = format!("{} (repeated {count} times)", key.message);
-            self.print(key.level, &key.target, &message);
+        for (key, count) in self.repeats().take_all() {
+            self.print(&key, count);
         }
         self.inner.flush();
     }
 }
 
-/// The lines of the last second, and how often each came again. Told the time.
+/// The lines of late, and how often each came again. Told the time.
 #[derive(Default)]
 struct Repeats {
     seen: HashMap<Key, Repeat>,
@@ -201,21 +210,34 @@ struct Repeat {
     held_back: u64,
 }
 
+/// What becomes of a line.
+struct Verdict {
+    print: bool,
+    /// How often this line was held back since it was printed last.
+    held_back: u64,
+    /// Other lines that were held back and have not come again, with the number of times.
+    ended: Vec<(Key, u64)>,
+}
+
 impl Repeats {
-    /// Whether to print this line, and the lines whose second has passed with how often each was held back.
-    fn seen(&mut self, key: Key, now: Instant) -> (bool, Vec<(Key, u64)>) {
-        let is_over = |repeat: &Repeat| now.saturating_duration_since(repeat.printed) >= REPEAT_WINDOW;
-        let ended = self.seen.extract_if(|_, repeat| is_over(repeat));
-        let ended: Vec<_> =
+    fn seen(&mut self, key: &Key, now: Instant) -> Verdict {
+        let is_over = |key: &Key, repeat: &Repeat| {
+            let window = if key.level < Level::Info { REPEAT_WINDOW } else { INFO_REPEAT_WINDOW };
+            now.saturating_duration_since(repeat.printed) >= window
+        };
+        let ended = self.seen.extract_if(|key, repeat| is_over(key, repeat));
+        let mut ended: Vec<_> =
             ended.map(|(key, repeat)| (key, repeat.held_back)).filter(|it| it.1 > 0).collect();
-        if let Some(repeat) = self.seen.get_mut(&key) {
+        if let Some(repeat) = self.seen.get_mut(key) {
             repeat.held_back += 1;
-            return (false, ended);
+            return Verdict { print: false, held_back: 0, ended };
         }
         if self.seen.len() < REPEATS_MAX {
-            self.seen.insert(key, Repeat { printed: now, held_back: 0 });
+            self.seen.insert(key.clone(), Repeat { printed: now, held_back: 0 });
         }
-        (true, ended)
+        let itself = ended.iter().position(|(ended, _)| ended == key);
+        let held_back = itself.map_or(0, |at| ended.swap_remove(at).1);
+        Verdict { print: true, held_back, ended }
     }
 
     fn take_all(&mut self) -> Vec<(Key, u64)> {
@@ -226,7 +248,7 @@ impl Repeats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use expect_test::expect;
+    use expect_test::{Expect, expect};
 
     fn line<'a>(level: Level, message: &'a str) -> Line<'a> {
         let timestamp = "2026-11-30T03:15:00.123456Z".parse().unwrap();
@@ -299,33 +321,78 @@ mod tests {
         "#]].assert_eq(&actual);
     }
 
-    #[test]
-    fn kubernetes_108373_equal_lines_are_printed_once_a_second_and_counted() {
+    /// Lines at their times in milliseconds, with what became of each.
+    fn check_repeats(level: Level, lines: &[(u64, &str)], expected: &Expect) {
         let mut repeats = Repeats::default();
         let start = Instant::now();
         let mut actual = String::new();
-        for (ms, message) in
-            [(0, "a"), (10, "a"), (20, "b"), (30, "a"), (999, "a"), (1000, "c"), (1001, "a"), (3000, "b")]
-        {
-            let key = Key { level: Level::Info, target: "t".into(), message: message.into() };
-            let (print, ended) = repeats.seen(key, start + Duration::from_millis(ms));
-            let ended: Vec<_> =
-                ended.iter().map(|(key, count)| format!("{} x{count}", key.message)).collect();
-            let verdict = if print { "printed" } else { "held back" };
-            actual += format!("{ms:4} {message} {verdict} {}", ended.join(",")).trim_end();
-            actual.push('\n');
+        for (ms, message) in lines {
+            let verdict = repeats.seen(&key(level, message), start + Duration::from_millis(*ms));
+            actual += &format!("{ms:5} {message}");
+            for (key, count) in &verdict.ended {
+                actual += &format!(" [{} repeated {count}]", key.message);
+            }
+            actual += &match verdict {
+                Verdict { print: false, .. } => " held back\n".to_owned(),
+                Verdict { held_back: 0, .. } => " printed\n".to_owned(),
+                Verdict { held_back, .. } => format!(" printed, repeated {held_back}\n"),
+            };
         }
-        expect![[r#"
-               0 a printed
-              10 a held back
-              20 b printed
-              30 a held back
-             999 a held back
-            1000 c printed a x3
-            1001 a printed
-            3000 b printed
-        "#]]
-        .assert_eq(&actual);
+        expected.assert_eq(&actual);
+    }
+
+    fn key(level: Level, message: &str) -> Key {
+        Key { level, target: "t".into(), message: message.into() }
+    }
+
+    #[test]
+    fn kubernetes_108373_equal_lines_are_printed_once_a_second_and_counted() {
+        let lines = [
+            (0, "a"),
+            (10, "a"),
+            (20, "b"),
+            (30, "a"),
+            (999, "a"),
+            (1_000, "c"),
+            (1_001, "a"),
+            (1_030, "b"),
+            (1_040, "b"),
+            (3_000, "b"),
+            (3_001, "c"),
+        ];
+        check_repeats(
+            Level::Info,
+            &lines,
+            &expect![[r#"
+                0 a printed
+               10 a held back
+               20 b printed
+               30 a held back
+              999 a held back
+             1000 c [a repeated 3] printed
+             1001 a printed
+             1030 b printed
+             1040 b held back
+             3000 b printed, repeated 1
+             3001 c printed
+        "#]],
+        );
+    }
+
+    #[test]
+    fn kubernetes_108373_equal_warnings_are_printed_once_a_minute() {
+        let lines = [(0, "down"), (1_000, "down"), (59_999, "down"), (60_000, "down"), (61_000, "down")];
+        check_repeats(
+            Level::Warn,
+            &lines,
+            &expect![[r#"
+                0 down printed
+             1000 down held back
+            59999 down held back
+            60000 down printed, repeated 2
+            61000 down held back
+        "#]],
+        );
     }
 
     #[test]
@@ -333,8 +400,7 @@ mod tests {
         let mut repeats = Repeats::default();
         let now = Instant::now();
         for n in 0..10 * REPEATS_MAX {
-            let key = Key { level: Level::Info, target: "t".into(), message: n.to_string() };
-            assert!(repeats.seen(key, now).0);
+            assert!(repeats.seen(&key(Level::Info, &n.to_string()), now).print);
         }
         assert_eq!(repeats.seen.len(), REPEATS_MAX);
     }
