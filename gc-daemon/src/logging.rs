@@ -328,7 +328,7 @@ mod tests {
         let mut actual = String::new();
         for (ms, message) in lines {
             let verdict = repeats.seen(&key(level, message), start + Duration::from_millis(*ms));
-            actual += &format!("{ms:5} {message}");
+            actual += &format!("{message} at {ms}:");
             for (key, count) in &verdict.ended {
                 actual += &format!(" [{} repeated {count}]", key.message);
             }
@@ -364,18 +364,18 @@ mod tests {
             Level::Info,
             &lines,
             &expect![[r#"
-                0 a printed
-               10 a held back
-               20 b printed
-               30 a held back
-              999 a held back
-             1000 c [a repeated 3] printed
-             1001 a printed
-             1030 b printed
-             1040 b held back
-             3000 b printed, repeated 1
-             3001 c printed
-        "#]],
+                a at 0: printed
+                a at 10: held back
+                b at 20: printed
+                a at 30: held back
+                a at 999: held back
+                c at 1000: [a repeated 3] printed
+                a at 1001: printed
+                b at 1030: printed
+                b at 1040: held back
+                b at 3000: printed, repeated 1
+                c at 3001: printed
+            "#]],
         );
     }
 
@@ -386,12 +386,12 @@ mod tests {
             Level::Warn,
             &lines,
             &expect![[r#"
-                0 down printed
-             1000 down held back
-            59999 down held back
-            60000 down printed, repeated 2
-            61000 down held back
-        "#]],
+                down at 0: printed
+                down at 1000: held back
+                down at 59999: held back
+                down at 60000: printed, repeated 2
+                down at 61000: held back
+            "#]],
         );
     }
 
