@@ -84,7 +84,8 @@ pub enum Why {
     FinalizerRemoved(&'static str),
     /// D3: blocking dependents are all on their way.
     WaitsForDependents,
-    /// D6: a cluster-scoped item names an owner of a namespaced kind, which cannot be resolved.
+    /// D6: a cluster-scoped item names an owner of a namespaced kind, or a reference has a name that no object can
+    /// have; neither can ever be resolved.
     UnresolvableOwner,
     /// The object is gone.
     Gone,
@@ -119,7 +120,7 @@ impl fmt::Display for Why {
             Why::FinalizerRemoved(finalizer) => write!(f, "finalizer {finalizer} removed"),
             Why::WaitsForDependents => f.write_str("waits for blocking dependents that are being deleted"),
             Why::UnresolvableOwner => {
-                f.write_str("is cluster-scoped and names an owner of a namespaced kind: never collected")
+                f.write_str("names an owner that can never be resolved (a namespaced kind without a namespace, or an impossible name)")
             }
             Why::Gone => f.write_str("is gone"),
         }

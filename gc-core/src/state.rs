@@ -60,7 +60,7 @@ pub(crate) enum Known {
     Ask(Target),
     /// No resource serves the owner's kind (D7).
     KindNotServed,
-    /// A cluster-scoped item names an owner of a namespaced kind (D6).
+    /// A cluster-scoped item names an owner of a namespaced kind, or a name that no object can have (D6).
     Unresolvable,
 }
 
@@ -235,11 +235,11 @@ impl State {
         self.absent.insert(coordinate);
     }
 
-    /// Where the object with this coordinate is served; `None` when its kind is not, or when it is namespaced and the
-    /// coordinate has no namespace.
+    /// Where the object with this coordinate is served; `None` when its kind is not, when it is namespaced and the
+    /// coordinate has no namespace, or when no object can have that name.
     pub(crate) fn target(&self, coordinate: &Coordinate) -> Option<Target> {
         let resource = self.kinds.resolve(&coordinate.api_version, &coordinate.kind)?;
-        if resource.namespaced && coordinate.namespace.is_empty() {
+        if (resource.namespaced && coordinate.namespace.is_empty()) || !is_possible_name(&coordinate.name) {
             return None;
         }
         let namespace = if resource.namespaced { coordinate.namespace.clone() } else { String::new() };
@@ -268,7 +268,7 @@ impl State {
             }
             return Known::KindNotServed;
         };
-        if resource.namespaced && item_namespace.is_empty() {
+        if (resource.namespaced && item_namespace.is_empty()) || !is_possible_name(&reference.name) {
             return Known::Unresolvable;
         }
         let owner = coordinate(if resource.namespaced { item_namespace } else { "" });
@@ -350,6 +350,12 @@ impl State {
             })
         })
     }
+}
+
+/// Whether an object of any kind can have this name: it has to be one segment of a path (apimachinery's
+/// `IsValidPathSegmentName`). Owner references may hold anything, and what cannot be asked for cannot be proved absent.
+fn is_possible_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(['/', '%'])
 }
 
 fn is_at(node: &Node<'_>, coordinate: &Coordinate) -> bool {

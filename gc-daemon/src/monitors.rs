@@ -164,18 +164,9 @@ impl Monitors {
         updated
     }
 
-    /// Ends every watch; their threads are then joined by [`Monitors::join`].
-    pub fn stop(&mut self) {
-        self.by_name.clear();
-        self.by_source.clear();
-    }
-
-    /// Waits for the readers. The client has to be shut down before, or this takes as long as a read's time-out.
-    pub fn join(self) {
-        for thread in self.threads {
-            // A reader that panicked has said so; there is nothing left to do for it.
-            let _ = thread.join();
-        }
+    /// Ends every watch. Its threads end once the client is shut down; without that, as late as a read's time-out.
+    pub fn stop(self) -> Vec<JoinHandle<()>> {
+        self.threads
     }
 
     fn get_mut(&mut self, id: MonitorId) -> Option<&mut Monitor> {

@@ -35,6 +35,8 @@ const CHANGES_AT_ONCE: usize = 128;
 const FIRST_LISTS_WITHIN: Duration = Duration::from_secs(30);
 /// R6 gives 5 s in all: workers finish the request in hand within the first part, then connections are cut.
 const WORKERS_STOP_WITHIN: Duration = Duration::from_secs(3);
+/// Everything else has until then; the rest of the 5 s is for the process to end.
+const STOP_WITHIN: Duration = Duration::from_millis(4_500);
 /// The loop wakes at least this often, for its heartbeat and for what is due.
 const TICK: Duration = Duration::from_secs(1);
 /// An attempt needs little stack; 2,000 workers are allowed.
@@ -307,23 +309,34 @@ impl Loop<'_> {
         }
     }
 
-    /// R6: workers finish the request in hand, readers are cut off, every thread is joined.
+    /// R6: workers finish the request in hand, readers are cut off, every thread is joined that ends in time.
     fn stop(mut self, discovery: Option<JoinHandle<()>>) {
         info!("stopping");
         self.health.set_not_ready("stopping");
+        let start = Instant::now();
         self.shared.stop();
-        let deadline = Instant::now() + WORKERS_STOP_WITHIN;
-        while self.workers.iter().any(|worker| !worker.is_finished()) && Instant::now() < deadline {
-            std::thread::park_timeout(Duration::from_millis(5));
-        }
+        wait_for(&self.workers, start + WORKERS_STOP_WITHIN);
         drop(self.pokes);
-        self.monitors.stop();
         self.shared.client.shut_down();
-        for thread in self.workers.into_iter().chain(discovery) {
+        let mut threads = self.workers;
+        threads.extend(discovery);
+        threads.extend(self.monitors.stop());
+        wait_for(&threads, start + STOP_WITHIN);
+        let (ended, hanging): (Vec<_>, Vec<_>) = threads.into_iter().partition(JoinHandle::is_finished);
+        for thread in ended {
             // A thread that panicked has said so.
             let _ = thread.join();
         }
-        self.monitors.join();
+        if !hanging.is_empty() {
+            // A look-up of the server's name, say, cannot be interrupted. Nothing more is written by any of them.
+            warn!("{} threads did not end in time and end with the process", hanging.len());
+        }
+    }
+}
+
+fn wait_for(threads: &[JoinHandle<()>], deadline: Instant) {
+    while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
+        std::thread::park_timeout(Duration::from_millis(5));
     }
 }
 

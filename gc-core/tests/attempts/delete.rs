@@ -176,18 +176,36 @@ fn d6_a_cluster_scoped_item_with_a_namespaced_owner_is_left_alone() {
         "n",
         "both node/n uid=n owners=[cm/owner#o]",
         expect![[r#"
-        read nodes n -> uid=n rv=1
-        = is cluster-scoped and names an owner of a namespaced kind: never collected
-    "#]],
+            read nodes n -> uid=n rv=1
+            = names an owner that can never be resolved (a namespaced kind without a namespace, or an impossible name)
+        "#]],
     );
     // Nor is the virtual owner that such an item made up asked for under a path that means something else.
     check(
         "o",
         "graph node/n uid=n owners=[cm/owner#o]",
         expect![[r#"
-        = is cluster-scoped and names an owner of a namespaced kind: never collected
-    "#]],
+            = names an owner that can never be resolved (a namespaced kind without a namespace, or an impossible name)
+        "#]],
     );
+}
+
+#[test]
+fn d6_a_name_that_no_object_can_have_is_left_alone() {
+    for name in ["..", "a%2Fb"] {
+        let mut world = World::new(&format!("both cm/child @ns uid=c owners=[cm/{name}#o]"));
+        world.attempt("c");
+        world.attempt("o");
+        expect![[r#"
+            read configmaps ns/child -> uid=c rv=1
+            = names an owner that can never be resolved (a namespaced kind without a namespace, or an impossible name)
+            = names an owner that can never be resolved (a namespaced kind without a namespace, or an impossible name)
+        "#]
+            read configmaps ns/child -> uid=c rv=1
+            = names an owner that can never be resolved (a namespaced kind without a namespace, or an impossible name)
+            = names an owner that can never be resolved (a namespaced kind without a namespace, or an impossible name)
+        "#]].assert_eq(&world.transcript());
+    }
 }
 
 #[test]
