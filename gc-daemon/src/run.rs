@@ -310,7 +310,7 @@ impl Loop<'_> {
     }
 
     /// R6: workers finish the request in hand, readers are cut off, every thread is joined that ends in time.
-    fn stop(mut self, discovery: Option<JoinHandle<()>>) {
+    fn stop(self, discovery: Option<JoinHandle<()>>) {
         info!("stopping");
         self.health.set_not_ready("stopping");
         let start = Instant::now();

@@ -200,11 +200,8 @@ fn d6_a_name_that_no_object_can_have_is_left_alone() {
             read configmaps ns/child -> uid=c rv=1
             = names an owner that can never be resolved (a namespaced kind without a namespace, or an impossible name)
             = names an owner that can never be resolved (a namespaced kind without a namespace, or an impossible name)
-        "#]
-            read configmaps ns/child -> uid=c rv=1
-            = names an owner that can never be resolved (a namespaced kind without a namespace, or an impossible name)
-            = names an owner that can never be resolved (a namespaced kind without a namespace, or an impossible name)
-        "#]].assert_eq(&world.transcript());
+        "#]]
+        .assert_eq(&world.transcript());
     }
 }
 
