@@ -117,7 +117,7 @@ fn serve(
         }),
     };
     let server = Server::start(address, pages)
-        .map_err(|e| format!("--metrics-bind-address {address}: {e}; name a free port, or 0 for any"))?;
+        .map_err(|e| format!("--metrics-bind-address {address}: {e}; name a free port, or port 0 for any"))?;
     info!("health, metrics and the debug graph are at http://{}", server.local_addr());
     Ok(Some(server))
 }

@@ -17,8 +17,11 @@ const AFTER_CHANGE: [Duration; 5] = [
     Duration::from_secs(2),
     Duration::from_secs(4),
 ];
-/// While nothing has been discovered yet the server is probably starting.
-const WHILE_FAILING: Duration = Duration::from_secs(1);
+/// The first look after a failure, doubled with each further one: a server that is starting is seen soon, one that is
+/// down is not pressed.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// More would only make collection start late.
+const AFTER_FAILURES_MAX: Duration = Duration::from_secs(8);
 
 /// Runs until `pokes` is disconnected or nobody takes the answers any more.
 pub fn run(client: &Client, pokes: &Receiver<()>, answers: &Sender<Result<Discovery, Error>>) {
@@ -45,11 +48,13 @@ pub fn run(client: &Client, pokes: &Receiver<()>, answers: &Sender<Result<Discov
 struct Schedule {
     /// How many of the looks after a change are done.
     looked: usize,
+    /// How many looks have failed in a row.
+    failures: u32,
 }
 
 impl Default for Schedule {
     fn default() -> Schedule {
-        Schedule { looked: AFTER_CHANGE.len() }
+        Schedule { looked: AFTER_CHANGE.len(), failures: 0 }
     }
 }
 
@@ -63,8 +68,10 @@ impl Schedule {
     /// A look is done: the delay until the next.
     fn next(&mut self, failed: bool) -> Duration {
         if failed {
-            return WHILE_FAILING;
+            self.failures += 1;
+            return AFTER_FAILURE.saturating_mul(1 << (self.failures - 1).min(8)).min(AFTER_FAILURES_MAX);
         }
+        self.failures = 0;
         let delay = AFTER_CHANGE.get(self.looked).copied().unwrap_or(INTERVAL);
         self.looked = (self.looked + 1).min(AFTER_CHANGE.len());
         delay
@@ -82,6 +89,9 @@ mod tests {
         assert_eq!(schedule.changed(), AFTER_CHANGE[0]);
         let delays: Vec<u128> = (0..6).map(|_| schedule.next(false).as_millis()).collect();
         assert_eq!(delays, [250, 1000, 2000, 4000, 30_000, 30_000]);
-        assert_eq!(schedule.next(true), WHILE_FAILING);
+        let failing: Vec<u64> = (0..5).map(|_| schedule.next(true).as_secs()).collect();
+        assert_eq!(failing, [1, 2, 4, 8, 8]);
+        assert_eq!(schedule.next(false), INTERVAL);
+        assert_eq!(schedule.next(true), AFTER_FAILURE);
     }
 }

@@ -18,11 +18,14 @@ fn main() -> ExitCode {
         Err(exit) => return exit.report(),
     };
     logging::init(flags.verbosity, flags.log_format);
-    match signals().and_then(|stop| daemon(&flags, &stop)) {
-        Ok(()) => {
-            info!("stopped");
-            ExitCode::SUCCESS
-        }
+    let ended = signals().and_then(|stop| daemon(&flags, &stop));
+    if ended.is_ok() {
+        info!("stopped");
+    }
+    // Counts of lines that were held back as repeats come out here.
+    log::logger().flush();
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             eprintln!("gc-daemon: {reason}");
             ExitCode::FAILURE

@@ -82,8 +82,11 @@ impl Shared {
                 Effect::AttemptToOrphan(uid) => self.to_orphan.add(uid),
                 Effect::InvalidOwnerReference(invalid) => {
                     warn!(
-                        "{} names an owner in namespace {:?}: owners are looked up in the dependent's own namespace",
-                        invalid.dependent, invalid.owner_namespace
+                        "{} names {} {}, which lives in namespace {:?}: such a reference never reaches its owner",
+                        invalid.dependent,
+                        invalid.reference.kind,
+                        invalid.reference.name,
+                        invalid.owner_namespace
                     );
                     self.recorder.invalid_owner_reference(&invalid);
                 }
