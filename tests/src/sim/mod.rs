@@ -50,12 +50,14 @@ mod select;
 mod status;
 mod store;
 mod watch;
+mod world;
 
 pub use faults::{Effect, FaultRule};
 pub use jiff::Timestamp;
 pub use request::{Body, Method, Request, Response, WatchId};
 pub use store::Write;
 pub use watch::{WatchEvent, WatchPoll};
+pub use world::WorldError;
 
 use registry::{Actor, Registry};
 use route::Route;
