@@ -51,7 +51,8 @@ pub enum WatchEvent<'a> {
     },
     /// New or changed (`ADDED` or `MODIFIED`).
     Applied(MetaRef<'a>),
-    /// Gone. Can also come in the middle of a list that is streamed, for something just listed.
+    /// Gone. The metadata is the last that was stored, with the version of the deletion: an object whose last
+    /// finalizer was taken away still carries that finalizer here. Can also come in the middle of a list that is streamed, for something just listed.
     Deleted(MetaRef<'a>),
     /// Nothing else happened up to this version.
     Bookmark {

@@ -81,6 +81,8 @@ pub(super) struct Plan {
     resource_version: String,
     /// In a row, without progress between them.
     failures: u32,
+    /// How often in a row, without progress between them, the version to watch from had expired.
+    expiries: u32,
     wait: Option<Duration>,
     stream_lists: bool,
     /// The server refused the metadata forms.
@@ -96,6 +98,7 @@ impl Plan {
             phase: Phase::Watch,
             resource_version: String::new(),
             failures: 0,
+            expiries: 0,
             wait: None,
             stream_lists: options.stream_lists,
             plain_accept: false,
@@ -141,13 +144,12 @@ impl Plan {
     /// A streamed list is complete as of this version, and its watch goes on.
     pub(super) fn listed(&mut self, resource_version: &str) {
         self.resource_version = resource_version.into();
-        self.failures = 0;
         self.phase = Phase::Watch;
     }
 
     /// An event of a watch was at this version.
     pub(super) fn saw(&mut self, resource_version: &str) {
-        self.failures = 0;
+        self.progress();
         if !resource_version.is_empty() && !is_older(resource_version, &self.resource_version) {
             resource_version.clone_into(&mut self.resource_version);
         }
@@ -182,7 +184,7 @@ impl Plan {
             return self.give_up_streaming_after_failures();
         }
         if saw_something || lasted >= WATCH_STABLE {
-            self.failures = 0;
+            self.progress();
         }
         if !saw_something {
             self.phase = Phase::Probe;
@@ -194,7 +196,7 @@ impl Plan {
 
     fn on_failed(&mut self, error: &Error, lasted: Duration) {
         if self.phase == Phase::Watch && lasted >= WATCH_STABLE {
-            self.failures = 0;
+            self.progress();
         }
         let (code, retry_after) = match error {
             Error::Status(status) if status.is_expired() => (410, None),
@@ -227,10 +229,10 @@ impl Plan {
                 self.back_off(retry_after);
                 self.give_up_streaming_after_failures();
             }
-            // The first time at once, so that no change waits; a server that cannot keep a version for as long as a
-            // list takes is not helped by more lists.
-            Phase::Watch if code == 410 && self.failures == 0 => {
-                self.failures = 1;
+            // The first time at once, whatever failed before: every server that was started anew has forgotten the
+            // versions before. One that cannot keep a version for as long as a list takes is not helped by more lists.
+            Phase::Watch if code == 410 && self.expiries == 0 => {
+                self.expiries = 1;
                 self.start_list();
             }
             Phase::Watch if matches!(code, 400 | 404 | 405 | 410 | 422) => {
@@ -257,6 +259,11 @@ impl Plan {
                 }
             }
         }
+    }
+
+    fn progress(&mut self) {
+        self.failures = 0;
+        self.expiries = 0;
     }
 
     fn give_up_streaming_after_failures(&mut self) {

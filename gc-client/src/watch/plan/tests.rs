@@ -168,11 +168,34 @@ fn s5_a_version_that_expires_again_and_again_is_backed_off() {
             page 5: watch 5
             failed 410: list ""
             page 6: watch 6
-            failed 410: wait 782 ms, list ""
+            failed 410: wait 391 ms, list ""
             page 7: watch 7
-            failed 410: wait 1546 ms, list ""
+            failed 410: wait 773 ms, list ""
             page 8: watch 8
-            failed 410: wait 2194 ms, list ""
+            failed 410: wait 1097 ms, list ""
+        "#]],
+    );
+}
+
+#[test]
+fn s5_a_server_that_was_started_anew_is_listed_as_soon_as_it_answers() {
+    check(
+        "page 5
+         failed transport
+         failed transport
+         probed 9
+         failed 410
+         page 9
+         failed 410",
+        &expect![[r#"
+            start: list ""
+            page 5: watch 5
+            failed transport: wait 282 ms, probe
+            failed transport: wait 837 ms, probe
+            probed 9: watch 5
+            failed 410: list ""
+            page 9: watch 9
+            failed 410: wait 1999 ms, list ""
         "#]],
     );
 }
