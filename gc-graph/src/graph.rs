@@ -196,6 +196,9 @@ impl Graph {
             return;
         }
         let another_watch = self.store.node(index).source != seen.source.0;
+        if !another_watch && self.is_at(index, seen) {
+            return;
+        }
         let kind = self.store.kind(index);
         let another_kind = *kind.kind != *seen.kind || group(&kind.api_version) != group(seen.api_version);
         if another_watch && another_kind {
@@ -203,9 +206,7 @@ impl Graph {
         }
         let node = Node::new(self, index);
         let another_object = another_kind || node.name() != seen.name || node.namespace() != seen.namespace;
-        if another_watch || !self.is_at(index, seen) {
-            self.move_to(index, seen);
-        }
+        self.move_to(index, seen);
         if another_object {
             self.check_dependents(index, effects);
         }
@@ -803,8 +804,12 @@ impl Graph {
 
     fn mark_seen(&mut self, index: u32, source: SourceId) {
         if self.is_of(index, source) {
-            self.leave_source(index);
-            self.join(index, source);
+            let state = &mut self.sources[usize::from(source.0)];
+            let node = self.store.node_mut(index);
+            if (node.flags & PARITY != 0) != state.parity {
+                state.seen += 1;
+                node.flags ^= PARITY;
+            }
         }
     }
 }

@@ -1,4 +1,69 @@
-//! The ownership graph: changes in, effects out.
+#![doc = include_str!("../README.md")]
+//!
+//! # How it behaves
+//!
+//! There is one node for each UID. A node is *observed* when a watch has shown its object, and *virtual* when only
+//! references of others name it. A change is one of these, and the graph changes by nothing else:
+//!
+//! - [`Graph::observe`]: an object was added or updated.
+//! - [`Graph::delete`]: a watch saw it deleted.
+//! - [`Graph::virtual_delete`]: a worker found that no such object exists.
+//! - [`Graph::begin_list`] and [`Graph::end_list`]: what a new list does not show is gone. There is no second cache to
+//!   compare with.
+//! - [`Graph::unserve`]: a resource is no longer served, which proves nothing about its objects.
+//! - [`Graph::forget_absent`]: the server went back in time.
+//!
+//! The same changes give the same effects in the same order, always. Within one change an object is put on a queue at
+//! most once. The words and the rules are those of the garbage collector in kube-controller-manager ("the reference");
+//! where this graph goes further, the reason stands at the place:
+//!
+//! - The flags of a node (being deleted, deleting dependents, orphaning) are levels, not edges: they are what the last
+//!   observation said (kubernetes#77081, #89503).
+//! - A virtual node goes with the last reference to it. It stands for its references, and for nothing else.
+//! - A node that is proved absent stays as a mark while references name it: [`Node::owner_states`] tells. The proof is
+//!   not lost to a bounded cache when thousands of owners go at once, and when the object turns up again after all its
+//!   dependents are still its own. Such nodes are not counted, not listed and not found.
+//! - Owners and dependents are exactly inverse: a node's dependents are the nodes whose references have its UID.
+//! - A reference whose coordinates change under the same UID is checked as a new one is.
+//! - A report of a reference into a wrong namespace does not depend on who was seen first (kubernetes#92743).
+//! - An object that is shown under two kinds by two watches keeps the one that was seen first.
+//! - A reference with an empty UID names nobody, and an object with one is refused.
+//!
+//! # How it is small
+//!
+//! A node takes 52 bytes:
+//!
+//! | bytes | for |
+//! |---|---|
+//! | 16 | the UID, or where its text is when it is not canonical |
+//! | 8 | the resourceVersion, or where its text is when it is not a number |
+//! | 8 | where its name is |
+//! | 4 + 4 | the numbers of its namespace and its kind with apiVersion, both held once and counted |
+//! | 4 | its first owner reference |
+//! | 4 | the first reference to it: its dependents |
+//! | 2 | the watch that showed it |
+//! | 1 | flags |
+//! | 1 | nothing |
+//!
+//! An owner reference takes 24 bytes: its dependent, its owner, the next reference of the dependent, the next and the
+//! previous one in the owner's list, and the flags together with the number of the coordinates as written, where those
+//! are not simply the owner's own. A name takes its length in eights, an entry in the table of UIDs 6 to 12 bytes.
+//! That is about 116 bytes for an object with one owner and a name of 24 characters.
+//!
+//! A dependent is added to its owner and removed from it in a constant time, however many there are. What is freed is
+//! used again; when less than half of the memory is in use, the arena is rebuilt without its gaps, which costs each
+//! change a constant share. Vectors grow by an eighth.
+//!
+//! # Limits
+//!
+//! Indexes have 32 bits: about 4 billion nodes, 4 billion references, 32 GiB of names, and 268 million different
+//! coordinates that references give otherwise than their owners do. What does not fit is refused whole, the graph
+//! stays as it was, and [`Graph::refused`] counts it. An object that is not in the graph is never deleted because of
+//! it. Nothing recurses, and nothing takes more than linear time in the size of what it is given or looks through.
+//!
+//! # Features
+//!
+//! `fixture` adds the text language of the tests, for the tests of other crates.
 #![forbid(unsafe_code)]
 
 mod change;
