@@ -1,6 +1,6 @@
 //! A collector as a process: the daemon of this repository, or the reference.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use gc_client::Config;
 
 use crate::api::Api;
 use crate::failure::Failure;
-use crate::flags::CollectorKind;
 use crate::kubeconfig;
 use crate::poll::{Look, eventually};
 use crate::process::{Process, tied};
@@ -20,28 +19,46 @@ const READY_DEADLINE: Duration = Duration::from_secs(75);
 
 /// Starts collectors.
 pub struct Launcher {
-    /// Which one.
-    pub kind: CollectorKind,
-    /// Its binary.
+    program: Program,
+    kubeconfig: PathBuf,
+    dir: PathBuf,
+    started: u32,
+}
+
+/// What is started.
+pub enum Program {
+    /// The binary of this repository.
+    Daemon(PathBuf),
+    /// kube-controller-manager with the reference's controller and no other.
+    Reference(Reference),
+}
+
+/// What the reference needs from the rig: it serves HTTPS only, with the API server's certificate, which is made for
+/// this address, and asks the API server who may read its metrics.
+pub struct Reference {
+    /// kube-controller-manager.
     pub binary: PathBuf,
-    /// What it connects with.
-    pub kubeconfig: PathBuf,
-    /// Where logs go.
-    pub dir: PathBuf,
-    /// The rig's certificates; used by the reference only.
-    pub certificates: PathBuf,
-    /// How many have been started, which numbers their logs.
-    pub started: u32,
+    /// In PEM, with its CA.
+    pub certificate: PathBuf,
+    /// In PEM.
+    pub private_key: PathBuf,
+    /// For those questions; for its work it has the same rights as the daemon.
+    pub admin_kubeconfig: PathBuf,
 }
 
 /// A running collector; dropping it kills it.
 pub struct Collector {
-    kind: CollectorKind,
+    is_reference: bool,
     process: Process,
     api: Api,
 }
 
 impl Launcher {
+    /// Collectors that connect with `kubeconfig` and whose logs go to `dir`.
+    pub fn new(program: Program, kubeconfig: PathBuf, dir: &Path) -> Launcher {
+        Launcher { program, kubeconfig, dir: dir.into(), started: 0 }
+    }
+
     /// Starts one with so many workers and waits until it collects.
     ///
     /// # Errors
@@ -50,64 +67,57 @@ impl Launcher {
     pub fn start(&mut self, concurrent_gc_syncs: u32) -> Result<Collector, Failure> {
         self.started += 1;
         let [port] = free_ports::<1>()?;
-        let mut command = tied(&self.binary);
+        let (mut command, config) = match &self.program {
+            Program::Daemon(binary) => daemon(binary, port),
+            Program::Reference(reference) => {
+                let own_kubeconfig = self.dir.join(format!("collector-{}.kubeconfig", self.started));
+                reference.prepare(port, &own_kubeconfig)?
+            }
+        };
         command.args(["--leader-elect=false", "--concurrent-gc-syncs", &concurrent_gc_syncs.to_string()]);
         command.arg("--kubeconfig").arg(&self.kubeconfig);
-        let config = match self.kind {
-            CollectorKind::Daemon => daemon_config(&mut command, port),
-            CollectorKind::Reference => self.reference_config(&mut command, port)?,
-        };
         let log = self.dir.join(format!("collector-{}.log", self.started));
         let process = Process::start("the collector", command, &log)?;
-        let mut collector = Collector { kind: self.kind, process, api: Api::connect(&config)? };
+        let is_reference = matches!(self.program, Program::Reference(_));
+        let mut collector = Collector { is_reference, process, api: Api::connect(&config)? };
         collector.wait_until_ready()?;
         Ok(collector)
     }
-
-    /// The reference serves HTTPS only; it borrows the API server's certificate, which is made for this address.
-    fn reference_config(&self, command: &mut Command, port: u16) -> Result<Config, Failure> {
-        command.args([
-            "--controllers",
-            "garbage-collector-controller",
-            "--bind-address",
-            "127.0.0.1",
-            "-v",
-            "2",
-        ]);
-        command.args([
-            "--secure-port",
-            &port.to_string(),
-            "--authorization-always-allow-paths",
-            "/healthz,/metrics",
-        ]);
-        command.arg("--authentication-kubeconfig").arg(&self.kubeconfig);
-        command.arg("--authorization-kubeconfig").arg(&self.kubeconfig);
-        let certificate = self.certificates.join("apiserver.crt");
-        command.arg("--tls-cert-file").arg(&certificate);
-        command.arg("--tls-private-key-file").arg(self.certificates.join("apiserver.key"));
-        let file = self.dir.join(format!("collector-{}.kubeconfig", self.started));
-        kubeconfig::write(&file, &format!("https://127.0.0.1:{port}"), Some(&certificate), None)?;
-        Ok(Config::from_kubeconfig(&file, None)?)
-    }
 }
 
-fn daemon_config(command: &mut Command, port: u16) -> Config {
+/// The command, and how its metrics are read.
+fn daemon(binary: &Path, port: u16) -> (Command, Config) {
     let address = format!("127.0.0.1:{port}");
+    let mut command = tied(binary);
     command.args(["--metrics-bind-address", &address, "-v", "3"]);
-    Config::plain(&format!("http://{address}"))
+    (command, Config::plain(&format!("http://{address}")))
+}
+
+impl Reference {
+    /// The command, and how its metrics are read, for which a kubeconfig is written.
+    fn prepare(&self, port: u16, own_kubeconfig: &Path) -> Result<(Command, Config), Failure> {
+        let mut command = tied(&self.binary);
+        command.args(["--controllers", "garbage-collector-controller", "-v", "2"]);
+        command.args(["--bind-address", "127.0.0.1", "--secure-port", &port.to_string()]);
+        command.args(["--authorization-always-allow-paths", "/healthz,/metrics"]);
+        command.arg("--authentication-kubeconfig").arg(&self.admin_kubeconfig);
+        command.arg("--authorization-kubeconfig").arg(&self.admin_kubeconfig);
+        command.arg("--tls-cert-file").arg(&self.certificate);
+        command.arg("--tls-private-key-file").arg(&self.private_key);
+        let server = format!("https://127.0.0.1:{port}");
+        kubeconfig::write(own_kubeconfig, &server, Some(&self.certificate), None)?;
+        Ok((command, Config::from_kubeconfig(own_kubeconfig, None)?))
+    }
 }
 
 impl Collector {
     fn wait_until_ready(&mut self) -> Result<(), Failure> {
-        let path = match self.kind {
-            CollectorKind::Daemon => "/readyz",
-            CollectorKind::Reference => "/healthz",
-        };
-        let (process, api, kind) = (&mut self.process, &self.api, self.kind);
+        let path = if self.is_reference { "/healthz" } else { "/readyz" };
+        let (process, api, is_reference) = (&mut self.process, &self.api, self.is_reference);
         let ready = eventually("the collector is ready", READY_DEADLINE, || {
             process.check_alive()?;
             Ok(match api.text(path) {
-                Ok(_) if kind == CollectorKind::Daemon || reference_collects(process) => Look::Done(()),
+                Ok(_) if !is_reference || reference_collects(process) => Look::Done(()),
                 Ok(_) => Look::NotYet("healthy, but not collecting".into()),
                 Err(failure) => Look::NotYet(failure.to_string()),
             })

@@ -13,10 +13,9 @@ use gc_tests::sim::{ApiServer, Write as ServerWrite};
 use serde_json::Value;
 
 use crate::cargo::build_daemon;
-use crate::collector::Launcher;
+use crate::collector::{Launcher, Program};
 use crate::dirs::RunDir;
 use crate::failure::{Doing, Failure};
-use crate::flags::CollectorKind;
 use crate::kubeconfig;
 
 /// The same objects with the same UIDs in every demo.
@@ -39,14 +38,7 @@ pub fn run() -> Result<ExitCode, Failure> {
     let dir = RunDir::new("gc-demo")?;
     let kubeconfig = dir.file("kubeconfig");
     kubeconfig::write(&kubeconfig, &front.url(), None, None)?;
-    let mut launcher = Launcher {
-        kind: CollectorKind::Daemon,
-        binary,
-        kubeconfig,
-        dir: dir.path().into(),
-        certificates: dir.path().into(),
-        started: 0,
-    };
+    let mut launcher = Launcher::new(Program::Daemon(binary), kubeconfig, dir.path());
     let collector = launcher.start(20)?;
     eprintln!("# gc-daemon runs and its /readyz says that it collects.");
     eprintln!(

@@ -16,7 +16,7 @@ use gc_client::Config;
 
 use crate::api::Api;
 use crate::cargo::build_daemon;
-use crate::collector::{Collector, Launcher};
+use crate::collector::{Collector, Launcher, Program};
 use crate::dirs::RunDir;
 use crate::e2e::cluster::Cluster;
 use crate::e2e::object::Object;
@@ -27,6 +27,7 @@ use crate::flags::{CollectorKind, E2e, Provider};
 use crate::interrupt;
 use crate::kinds;
 use crate::random::Random;
+use crate::rig::Rig;
 
 /// Runs the suite; the exit code says whether every scenario passed.
 ///
@@ -34,7 +35,7 @@ use crate::random::Random;
 ///
 /// When no cluster or no collector can be had, or a signal comes.
 pub fn run(flags: &E2e) -> Result<ExitCode, Failure> {
-    let chosen: Vec<&Scenario> = ALL.iter().filter(|scenario| is_chosen(flags, scenario)).collect();
+    let mut chosen: Vec<&Scenario> = ALL.iter().filter(|scenario| is_chosen(flags, scenario)).collect();
     if flags.list {
         list(&chosen);
         return Ok(ExitCode::SUCCESS);
@@ -49,6 +50,7 @@ pub fn run(flags: &E2e) -> Result<ExitCode, Failure> {
         return Err(Failure::new("no scenario has such a name; see --list"));
     }
     let cluster = Cluster::start(flags)?;
+    chosen.retain(|scenario| !scenario.needs_the_rig || cluster.rig().is_some());
     let mut suite = Suite::new(flags, cluster)?;
     let passed = suite.run_all(&chosen)?;
     println!("{} passed, {} failed", passed, chosen.len() - passed);
@@ -137,8 +139,17 @@ impl Suite {
         }
         let namespace = format!("e2e-{}", scenario.name.replace('_', "-"));
         let namespace = self.unused(namespace);
-        let mut world =
-            World::new(&self.api, &mut self.launcher, &mut self.collector, &mut self.random, &namespace)?;
+        let mut world = World::new(
+            &self.api,
+            &mut self.launcher,
+            &mut self.collector,
+            &mut self.random,
+            &namespace,
+            self.cluster.rig().map(Rig::audit_log),
+        )?;
+        if self.cluster.rig().is_none() {
+            world.wait_for_service_account()?;
+        }
         let result = (scenario.run)(&mut world);
         drop(world);
         if scenario.collector == Needs::ItsOwnCollector && result.is_ok() {
@@ -173,26 +184,14 @@ impl Drop for Suite {
 }
 
 fn launcher(flags: &E2e, cluster: &Cluster, run_dir: &RunDir) -> Result<Launcher, Failure> {
-    let dir = run_dir.path().to_owned();
-    match (flags.collector, cluster.rig()) {
-        (CollectorKind::Daemon, rig) => Ok(Launcher {
-            kind: CollectorKind::Daemon,
-            binary: build_daemon()?,
-            kubeconfig: cluster.daemon_kubeconfig(),
-            certificates: rig.map(|rig| rig.dir().join("certificates")).unwrap_or_default(),
-            dir,
-            started: 0,
-        }),
-        (CollectorKind::Reference, Some(rig)) => Ok(Launcher {
-            kind: CollectorKind::Reference,
-            binary: rig.kube_controller_manager(),
-            kubeconfig: cluster.admin_kubeconfig(),
-            certificates: rig.dir().join("certificates"),
-            dir,
-            started: 0,
-        }),
-        (CollectorKind::Reference, None) => Err(Failure::new("--collector reference runs on the rig only")),
-    }
+    let program = match (flags.collector, cluster.rig()) {
+        (CollectorKind::Daemon, _) => Program::Daemon(build_daemon()?),
+        (CollectorKind::Reference, Some(rig)) => Program::Reference(rig.reference()),
+        (CollectorKind::Reference, None) => {
+            return Err(Failure::new("--collector reference runs on the rig only"));
+        }
+    };
+    Ok(Launcher::new(program, cluster.daemon_kubeconfig(), run_dir.path()))
 }
 
 /// With a second collector in the cluster every result would be worthless: garbage that goes while ours does not run

@@ -1,5 +1,6 @@
 //! What a scenario sees: a namespace of its own, objects in it, and the collector.
 
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ pub struct World<'s> {
     /// Cluster-scoped objects and objects with finalizers, which would outlive the namespace or hold it.
     leftovers: Vec<String>,
     other_namespaces: Vec<String>,
+    audit_log: Option<PathBuf>,
 }
 
 impl<'s> World<'s> {
@@ -47,6 +49,7 @@ impl<'s> World<'s> {
         collector: &'s mut Option<Collector>,
         random: &'s mut Random,
         namespace: &str,
+        audit_log: Option<PathBuf>,
     ) -> Result<World<'s>, Failure> {
         let world = World {
             api,
@@ -56,6 +59,7 @@ impl<'s> World<'s> {
             namespace: namespace.into(),
             leftovers: Vec::new(),
             other_namespaces: Vec::new(),
+            audit_log,
         };
         world.create_namespace(namespace)?;
         Ok(world)
@@ -65,6 +69,18 @@ impl<'s> World<'s> {
         let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
         self.api.create(&kinds::namespace().path("", ""), &namespace)?;
         Ok(())
+    }
+
+    /// Where the API server admits no Pod without one, a controller makes it soon after the namespace.
+    ///
+    /// # Errors
+    ///
+    /// When it is not made in time.
+    pub fn wait_for_service_account(&mut self) -> Result<(), Failure> {
+        let path = kinds::service_account().path(&self.namespace, "default");
+        self.eventually("the default service account is made", |api| {
+            Ok(api.get(&path)?.map_or_else(|| Look::NotYet("not there".into()), |_| Look::Done(())))
+        })
     }
 
     /// A second namespace, for references that cross the border.
@@ -82,6 +98,11 @@ impl<'s> World<'s> {
     /// The administrator's connection.
     pub fn api(&self) -> &'s Api {
         self.api
+    }
+
+    /// The API server's audit log, on the rig.
+    pub fn audit_log(&self) -> Option<PathBuf> {
+        self.audit_log.clone()
     }
 
     /// The scenario's namespace.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use gc_client::{Client, Config, Options, Request};
 
+use crate::collector::Reference;
 use crate::dirs::RunDir;
 use crate::failure::{Doing, Failure};
 use crate::kubeconfig;
@@ -20,8 +21,16 @@ use crate::process::{Process, tied};
 
 pub use build::{Binaries, binaries};
 
+/// Every deletion with its body, where the preconditions are.
+const AUDIT_POLICY: &str = r#"{
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{ "level": "Request", "verbs": ["delete", "deletecollection"] }, { "level": "None" }]
+}"#;
+
 /// Who the daemon is: the user name of the service account that `deploy/rbac.yaml` binds.
-const DAEMON_USER: &str = "system:serviceaccount:kube-system:gc-daemon";
+pub const DAEMON_USER: &str = "system:serviceaccount:kube-system:gc-daemon";
 
 /// Ready in 3 s on two idle cores; builds on the same cores make it slower.
 const READY_DEADLINE: Duration = Duration::from_secs(90);
@@ -84,6 +93,11 @@ impl Rig {
         self.dir.path()
     }
 
+    /// What was asked to be deleted, by whom, with which body: one `audit.k8s.io/v1` Event in JSON a line.
+    pub fn audit_log(&self) -> PathBuf {
+        self.dir.file("audit.log")
+    }
+
     /// Fails when the API server has ended.
     ///
     /// # Errors
@@ -93,9 +107,15 @@ impl Rig {
         self.apiserver.check_alive()
     }
 
-    /// The path of kube-controller-manager, to run single controllers of the reference.
-    pub fn kube_controller_manager(&self) -> PathBuf {
-        self.binaries.kube_controller_manager()
+    /// What it takes to run the reference's collector here.
+    pub fn reference(&self) -> Reference {
+        let certificates = self.dir.file("certificates");
+        Reference {
+            binary: self.binaries.kube_controller_manager(),
+            certificate: certificates.join("apiserver.crt"),
+            private_key: certificates.join("apiserver.key"),
+            admin_kubeconfig: self.admin_kubeconfig(),
+        }
     }
 }
 
@@ -123,6 +143,8 @@ fn keep_on_failure<T>(dir: &mut RunDir, result: Result<T, Failure>) -> Result<T,
 fn start_servers(binaries: &Binaries, dir: &RunDir, ports: [u16; 3]) -> Result<(Process, Process), Failure> {
     write_tokens(dir)?;
     write_service_account_key(dir)?;
+    fs::write(dir.file("audit-policy.yaml"), AUDIT_POLICY)
+        .doing(|| "cannot write the audit policy".into())?;
     let [client_port, peer_port, secure_port] = ports;
     let etcd_url = format!("http://127.0.0.1:{client_port}");
     let peer_url = format!("http://127.0.0.1:{peer_port}");
@@ -140,6 +162,8 @@ fn start_servers(binaries: &Binaries, dir: &RunDir, ports: [u16; 3]) -> Result<(
     apiserver.args(["--etcd-servers", &etcd_url, "--bind-address", "127.0.0.1"]);
     apiserver.args(["--advertise-address", "127.0.0.1"]);
     apiserver.args(["--secure-port", &secure_port.to_string(), "--service-cluster-ip-range", "10.96.0.0/16"]);
+    apiserver.arg("--audit-policy-file").arg(dir.file("audit-policy.yaml"));
+    apiserver.arg("--audit-log-path").arg(dir.file("audit.log"));
     // Without certificates given, it makes its own here.
     apiserver.arg("--cert-dir").arg(dir.file("certificates"));
     apiserver.arg("--token-auth-file").arg(dir.file("tokens.csv")).args(["--authorization-mode", "RBAC"]);

@@ -4,6 +4,7 @@ mod chains;
 mod custom;
 mod deletion;
 mod references;
+mod safety;
 mod survival;
 mod trouble;
 
@@ -18,6 +19,8 @@ pub struct Scenario {
     pub sentence: &'static str,
     /// Whose collector it runs with.
     pub collector: Needs,
+    /// Whether it looks into the rig's own files.
+    pub needs_the_rig: bool,
     /// Why the reference cannot pass it; empty when it can.
     pub reference_cannot: &'static str,
     /// The scenario itself.
@@ -106,16 +109,39 @@ pub const ALL: &[Scenario] = &[
             survival::sigterm,
         )
     },
+    Scenario {
+        needs_the_rig: true,
+        reference_cannot: "it falls back to the UID alone",
+        ..own(
+            "every_delete_is_conditional",
+            "since the start of the suite, each named the UID and the resourceVersion it was decided on",
+            safety::every_delete_is_conditional,
+        )
+    },
 ];
 
 type Run = fn(&mut World<'_>) -> Result<(), Failure>;
 
 const fn shared(name: &'static str, sentence: &'static str, run: Run) -> Scenario {
-    Scenario { name, sentence, collector: Needs::SharedCollector, reference_cannot: "", run }
+    Scenario {
+        name,
+        sentence,
+        collector: Needs::SharedCollector,
+        needs_the_rig: false,
+        reference_cannot: "",
+        run,
+    }
 }
 
 const fn own(name: &'static str, sentence: &'static str, run: Run) -> Scenario {
-    Scenario { name, sentence, collector: Needs::ItsOwnCollector, reference_cannot: "", run }
+    Scenario {
+        name,
+        sentence,
+        collector: Needs::ItsOwnCollector,
+        needs_the_rig: false,
+        reference_cannot: "",
+        run,
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,46 @@
+//! What must hold over the whole run, whatever else happened in it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+use serde_json::Value;
+
+use crate::api::Policy;
+use crate::e2e::scenarios::chains::Chain;
+use crate::e2e::world::{DEFAULT_CONCURRENT_GC_SYNCS, World};
+use crate::failure::{Doing, Failure};
+use crate::rig::DAEMON_USER;
+
+/// Spec D11: without both preconditions an object could be deleted that is not the one that was looked at. The API
+/// server's audit log has every deletion that was asked for, those that it refused included.
+pub fn every_delete_is_conditional(world: &mut World<'_>) -> Result<(), Failure> {
+    // So that there is something to look at when this scenario runs alone.
+    world.start_collector(DEFAULT_CONCURRENT_GC_SYNCS)?;
+    for (policy, name) in [(Policy::Background, "background"), (Policy::Foreground, "foreground")] {
+        let chain = Chain::create(world, name)?;
+        world.delete(&chain.deployment, policy)?;
+        world.all_gone(&[&chain.deployment, &chain.replica_set, &chain.pod])?;
+    }
+    let path =
+        world.audit_log().ok_or_else(|| Failure::new("this cluster has no audit log that can be read"))?;
+    let log = File::open(&path).doing(|| format!("cannot open {}", path.display()))?;
+    let mut deletes = 0;
+    for line in BufReader::new(log).lines() {
+        let line = line.doing(|| "cannot read the audit log".into())?;
+        let event: Value = serde_json::from_str(&line).doing(|| "cannot read the audit log".into())?;
+        if event["user"]["username"] != DAEMON_USER {
+            continue;
+        }
+        deletes += 1;
+        let preconditions = &event["requestObject"]["preconditions"];
+        if !["uid", "resourceVersion"].iter().all(|field| preconditions[field].is_string()) {
+            return Err(Failure::new(format!("a delete without both preconditions: {line}")));
+        }
+    }
+    // Each chain costs two deletions at least; the canaries of other scenarios come on top.
+    if deletes >= 4 {
+        Ok(())
+    } else {
+        Err(Failure::new(format!("only {deletes} deletions in the audit log")))
+    }
+}
