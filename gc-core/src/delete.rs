@@ -33,6 +33,8 @@ pub struct DeleteAttempt {
     uid: Uid,
     stage: Stage,
     decisions: u32,
+    /// In which era of the state the attempt began.
+    era: Option<u64>,
 }
 
 /// The node as it was when the attempt began.
@@ -87,7 +89,7 @@ struct Decided {
 impl DeleteAttempt {
     /// An attempt at the node with this UID.
     pub fn new(uid: Uid) -> DeleteAttempt {
-        DeleteAttempt { uid, stage: Stage::Start, decisions: 0 }
+        DeleteAttempt { uid, stage: Stage::Start, decisions: 0, era: None }
     }
 
     /// The node's UID.
@@ -99,9 +101,11 @@ impl DeleteAttempt {
     /// moment, the same for all attempts on this state.
     pub fn step(&mut self, state: &mut State, now: Duration, reply: Option<Reply>) -> Step {
         let stage = std::mem::replace(&mut self.stage, Stage::Start);
+        let is_void = *self.era.get_or_insert(state.era()) != state.era();
         let step = match (stage, reply) {
-            (Stage::Start, _) => self.start(state),
             (Stage::Done(outcome), _) => Step::Done(outcome),
+            _ if is_void => retry("the server's data was restored: what was read before is void".into()),
+            (Stage::Start, _) => self.start(state),
             (Stage::RemoveFinalizer(mut removal), reply) => {
                 let step = removal.step(self.has_no_blocking_dependents(state), reply);
                 self.stage = Stage::RemoveFinalizer(removal);

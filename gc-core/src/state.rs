@@ -49,6 +49,7 @@ pub struct State {
     /// Resources that answered a strategic merge patch with 415: the next patch goes out as JSON merge at once.
     json_merge_only: HashSet<Arc<Resource>>,
     absence_unconfirmed_total: u64,
+    era: u64,
     options: Options,
 }
 
@@ -84,6 +85,7 @@ impl State {
             waiting_for_kind: HashMap::new(),
             json_merge_only: HashSet::new(),
             absence_unconfirmed_total: 0,
+            era: 0,
             options,
         }
     }
@@ -180,10 +182,19 @@ impl State {
     }
 
     /// Forgets every proof of absence (S7): a server that was restored from a backup may hold deleted objects again.
-    pub fn forget_proofs(&mut self) {
+    /// Attempts that are under way end with a retry, since what they have read may be void. The caller then lists
+    /// everything anew before it steps another attempt.
+    pub fn forget_proofs(&mut self, effects: &mut Vec<Effect>) {
+        self.era += 1;
         self.absent.clear();
-        self.orphaned.clear();
         self.doubts.clear();
+        // What was orphaned stays remembered: that can only spare an object.
+        self.graph.forget_absent(effects);
+    }
+
+    /// Counts the calls of [`State::forget_proofs`].
+    pub(crate) fn era(&self) -> u64 {
+        self.era
     }
 
     /// What is observed lives: a remembered absence of it is void. So is an orphaning that its user has replaced by a

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use gc_client::{ApiResource, Client, Discovery, Error, ObjectMeta, Reflector, ReflectorOptions, WatchEvent};
@@ -28,8 +28,8 @@ pub enum Change {
     Seen(ObjectMeta),
     /// An object is gone.
     Deleted(ObjectMeta),
-    /// The list is complete.
-    ListDone,
+    /// The list is complete, at this version of the server's data.
+    ListDone(String),
     /// List or watch failed and will be tried again.
     Failed(Error),
 }
@@ -61,7 +61,12 @@ pub struct Monitor {
     id: MonitorId,
     is_synced: bool,
     last_error: Option<String>,
+    /// The highest version of the server's data that a list has shown.
+    version: u64,
     missing_since: Option<Instant>,
+    /// The server answered that the path is not served. When discovery says that it is, a fresh reader starts at once
+    /// instead of waiting out the old one's back-off.
+    is_unserved: bool,
     /// Never sent on: dropping it is what ends the reader.
     _stop: Sender<()>,
 }
@@ -79,7 +84,19 @@ pub struct Monitors {
     free_sources: Vec<u16>,
     next_source: u16,
     runs: u64,
+    seed: u64,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// What a complete list says besides its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// The first list of this watch.
+    First,
+    /// A later one, after a 410 or a lost connection.
+    Again,
+    /// The server's data is older than what it showed before: it was restored from a backup (S7).
+    WentBack,
 }
 
 /// What a discovery answer changed.
@@ -106,6 +123,7 @@ impl Monitors {
             free_sources: Vec::new(),
             next_source: 0,
             runs: 0,
+            seed: seed(),
             threads: Vec::new(),
         }
     }
@@ -120,19 +138,39 @@ impl Monitors {
         self.by_name.values()
     }
 
-    /// Notes that a list is complete; says whether it was the first one.
-    pub fn listed(&mut self, id: MonitorId) -> bool {
-        let Some(monitor) = self.get_mut(id) else { return false };
+    /// Notes that a list is complete at a version of the server's data.
+    pub fn listed(&mut self, id: MonitorId, version: &str) -> Listed {
+        let Some(monitor) = self.get_mut(id) else { return Listed::Again };
         monitor.last_error = None;
-        !std::mem::replace(&mut monitor.is_synced, true)
+        monitor.is_unserved = false;
+        // Versions are opaque to clients but for this one purpose: kube-apiserver's count upwards (KEP-5504).
+        let version = version.parse().unwrap_or(monitor.version);
+        let went_back = version < std::mem::replace(&mut monitor.version, version);
+        let is_first = !std::mem::replace(&mut monitor.is_synced, true);
+        match (went_back, is_first) {
+            (true, _) => Listed::WentBack,
+            (false, true) => Listed::First,
+            (false, false) => Listed::Again,
+        }
+    }
+
+    /// Begins every watch anew (S7): what they have seen may not be true of the server any more.
+    pub fn restart_all(&mut self) {
+        let resources: Vec<ApiResource> =
+            self.by_name.values().map(|monitor| monitor.resource.clone()).collect();
+        for resource in resources {
+            self.start(resource, true);
+        }
     }
 
     /// Notes that a list or watch failed; says whether this is news worth a line in the log.
     pub fn failed(&mut self, id: MonitorId, error: &Error) -> bool {
         let Some(monitor) = self.get_mut(id) else { return false };
+        let is_unserved = matches!(error, Error::Status(status) if status.code == 404 && !status.is_status);
         let error = error.to_string();
         let is_news = monitor.last_error.as_ref() != Some(&error);
         monitor.last_error = Some(error);
+        monitor.is_unserved = is_unserved;
         is_news
     }
 
@@ -157,7 +195,7 @@ impl Monitors {
             // While the better version's discovery fails, another one stands in for it; the watch stays as it is.
             let name = (resource.group.clone(), resource.resource.clone());
             if !self.by_name.get(&name).is_some_and(|monitor| is_failed(&failed, &monitor.api_version)) {
-                self.start(resource);
+                self.start(resource, false);
             }
         }
         self.threads.retain(|thread| !thread.is_finished());
@@ -204,7 +242,8 @@ impl Monitors {
         let mut gone = Vec::new();
         for (name, monitor) in &mut self.by_name {
             if names.contains(name) || is_failed(failed, &monitor.api_version) {
-                monitor.missing_since = None;
+                // Back after it was missing: its reader has been told that the path is not served.
+                monitor.is_unserved |= monitor.missing_since.take().is_some();
                 continue;
             }
             match monitor.missing_since {
@@ -226,12 +265,17 @@ impl Monitors {
         }
     }
 
-    fn start(&mut self, resource: ApiResource) {
+    /// Starts a watch, or replaces its reader where there is a reason to.
+    fn start(&mut self, resource: ApiResource, anew: bool) {
         let name = (resource.group.clone(), resource.resource.clone());
+        let mut version = 0;
         let source = match self.by_name.get(&name) {
-            Some(monitor) if monitor.resource == resource => return,
-            // The preferred version moved: the new watch's first list sweeps what the old one had (G5b).
-            Some(monitor) => monitor.id.source,
+            Some(monitor) if monitor.resource == resource && !monitor.is_unserved && !anew => return,
+            // Also when the preferred version moved (G5b). The new reader's first list sweeps what the old one had.
+            Some(monitor) => {
+                version = if anew { 0 } else { monitor.version };
+                monitor.id.source
+            }
             None => match self.free_source() {
                 Some(source) => source,
                 None => {
@@ -244,9 +288,11 @@ impl Monitors {
         let id = MonitorId { source, run: self.runs };
         let (stop, stopped) = bounded(0);
         let Some(thread) = self.spawn_reader(&resource, id, stopped) else {
-            self.free_sources.push(source.0);
-            self.by_source.remove(&source.0);
-            self.by_name.remove(&name);
+            match self.by_name.get_mut(&name) {
+                // The source is not free: the graph still holds what it showed. Discovery's next answer tries again.
+                Some(monitor) => monitor.is_unserved = true,
+                None => self.free_sources.push(source.0),
+            }
             return;
         };
         self.threads.push(thread);
@@ -258,7 +304,9 @@ impl Monitors {
             id,
             is_synced: false,
             last_error: None,
+            version,
             missing_since: None,
+            is_unserved: false,
             _stop: stop,
         };
         self.by_name.insert(name, monitor);
@@ -279,7 +327,9 @@ impl Monitors {
         id: MonitorId,
         stopped: Receiver<()>,
     ) -> Option<JoinHandle<()>> {
-        let options = ReflectorOptions { seed: self.runs, ..ReflectorOptions::default() };
+        // Two replicas, or one that restarts, must not fall into step with each other.
+        let seed = self.seed ^ self.runs;
+        let options = ReflectorOptions { seed, ..ReflectorOptions::default() };
         let reflector = Reflector::new(self.client.clone(), resource.clone(), options);
         let changes = self.changes.clone();
         let reader = move || reflector.run(&stopped, &mut |event| forward(&changes, id, &event));
@@ -325,6 +375,12 @@ pub fn display(resource: &ApiResource) -> String {
     }
 }
 
+/// Differs from process to process and from start to start.
+fn seed() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (u64::from(std::process::id()) << 32) ^ since_epoch.as_micros() as u64
+}
+
 /// `failed` holds groups with a version, or a group alone when not even its versions are known.
 fn is_failed(failed: &HashSet<&str>, api_version: &str) -> bool {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
@@ -344,7 +400,7 @@ fn forward(changes: &Sender<Seen>, monitor: MonitorId, event: &WatchEvent<'_>) -
         WatchEvent::ListStarted => Change::ListStarted,
         WatchEvent::Listed(meta) | WatchEvent::Applied(meta) => Change::Seen(meta.to_owned()),
         WatchEvent::Deleted(meta) => Change::Deleted(meta.to_owned()),
-        WatchEvent::ListDone { .. } => Change::ListDone,
+        WatchEvent::ListDone { resource_version } => Change::ListDone((*resource_version).to_owned()),
         WatchEvent::Bookmark { .. } => return ControlFlow::Continue(()),
         WatchEvent::Failed(error) => Change::Failed((*error).clone()),
     };

@@ -21,7 +21,7 @@ use log::{debug, error, info, warn};
 use crate::discovery;
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::monitors::{Change, MonitorId, Monitors, Seen, display};
+use crate::monitors::{Change, Listed, MonitorId, Monitors, Seen, display};
 use crate::workers::{Shared, delete_worker, orphan_worker};
 
 /// Changes under way from watches to the graph. It holds the readers back when the graph is slower (S5); more would
@@ -168,9 +168,9 @@ impl Loop<'_> {
                 Change::ListStarted => state.begin_list(monitor.source),
                 Change::Seen(meta) => kind.observe(&meta, |seen| state.observe(seen, &mut self.effects)),
                 Change::Deleted(meta) => kind.observe(&meta, |seen| state.delete(seen, &mut self.effects)),
-                Change::ListDone => {
+                Change::ListDone(version) => {
                     state.end_list(monitor.source, &mut self.effects);
-                    listed.push(monitor);
+                    listed.push((monitor, version));
                 }
                 Change::Failed(error) => {
                     watch_failed(&mut self.monitors, &self.shared.metrics, monitor, &error);
@@ -179,24 +179,44 @@ impl Loop<'_> {
         }
         drop(state);
         self.shared.apply(&mut self.effects);
-        for monitor in listed {
-            self.listed(monitor);
+        for (monitor, version) in listed {
+            self.listed(monitor, &version);
         }
     }
 
-    fn listed(&mut self, id: MonitorId) {
-        let is_first = self.monitors.listed(id);
+    fn listed(&mut self, id: MonitorId, version: &str) {
+        let listed = self.monitors.listed(id, version);
         let Some(monitor) = self.monitors.get(id) else { return };
-        if is_first {
-            let name = display(&monitor.resource);
-            debug!("{name} is listed");
-            self.health.set_kind_listed(&name, true);
-            self.shared.metrics.kind_synced(&monitor.resource, true);
-            self.start_workers_if_all_listed();
-        } else {
-            debug!("{} is listed again", display(&monitor.resource));
-            self.shared.metrics.watch_restarted();
+        let name = display(&monitor.resource);
+        match listed {
+            Listed::First => {
+                debug!("{name} is listed");
+                self.health.set_kind_listed(&name, true);
+                self.shared.metrics.kind_synced(&monitor.resource, true);
+                self.start_workers_if_all_listed();
+            }
+            Listed::Again => {
+                debug!("{name} is listed again");
+                self.shared.metrics.watch_restarted();
+            }
+            Listed::WentBack => {
+                warn!(
+                    "{name} was listed at version {version}, older than before: the server's data was restored"
+                );
+                self.start_again();
+            }
         }
+    }
+
+    /// S7: nothing that was seen absent is believed any more, nothing is begun until everything has been listed anew,
+    /// and attempts under way are void.
+    fn start_again(&mut self) {
+        self.shared.pause();
+        self.shared.state().forget_proofs(&mut self.effects);
+        self.shared.apply(&mut self.effects);
+        self.monitors.restart_all();
+        self.health.set_not_ready("the server's data was restored: listing everything anew");
+        self.first_lists_due = after(FIRST_LISTS_WITHIN);
     }
 
     fn absent(&mut self, coordinate: &Coordinate) {
@@ -263,7 +283,8 @@ impl Loop<'_> {
     }
 
     fn start_workers_if_all_listed(&mut self) {
-        if self.is_discovered && self.workers.is_empty() && self.monitors.iter().all(|m| m.is_synced()) {
+        let is_waiting = self.workers.is_empty() || self.shared.is_paused();
+        if is_waiting && self.is_discovered && self.monitors.iter().all(|m| m.is_synced()) {
             self.start_workers("everything is listed");
         }
     }
@@ -271,15 +292,13 @@ impl Loop<'_> {
     /// S4.
     fn start_workers(&mut self, why: &str) {
         self.first_lists_due = never();
-        if !self.workers.is_empty() {
-            return;
-        }
         for monitor in self.monitors.iter().filter(|monitor| !monitor.is_synced()) {
             let error = monitor.last_error().unwrap_or("its list has not ended");
             warn!("collecting without {}: {error}", display(&monitor.resource));
             self.shared.metrics.resources_sync_error();
         }
-        for i in 0..self.concurrent_gc_syncs {
+        let missing = if self.workers.is_empty() { self.concurrent_gc_syncs } else { 0 };
+        for i in 0..missing {
             self.spawn(format!("delete-{i}"), delete_worker);
             self.spawn(format!("orphan-{i}"), orphan_worker);
         }
@@ -290,6 +309,7 @@ impl Loop<'_> {
         }
         let nodes = self.shared.state().graph().len();
         info!("collecting: {why}; {nodes} objects in {} resources", self.monitors.iter().count());
+        self.shared.resume();
         self.health.set_ready();
     }
 

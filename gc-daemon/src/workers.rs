@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
@@ -40,6 +40,9 @@ pub struct Shared {
     /// Absences that workers found, on their way to the graph (G9).
     pub absences: Sender<Coordinate>,
     stopping: AtomicBool,
+    /// While true no worker begins an attempt.
+    paused: Mutex<bool>,
+    resumed: Condvar,
     start: Instant,
 }
 
@@ -64,6 +67,8 @@ impl Shared {
             recorder,
             absences,
             stopping,
+            paused: Mutex::new(false),
+            resumed: Condvar::new(),
             start: Instant::now(),
         }
     }
@@ -99,8 +104,30 @@ impl Shared {
     /// From now on nothing new is begun; requests in hand are finished.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
+        self.resume();
         self.to_delete.shut_down();
         self.to_orphan.shut_down();
+    }
+
+    /// Until [`Shared::resume`], no attempt begins.
+    pub fn pause(&self) {
+        *self.paused.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
+    /// Workers go on.
+    pub fn resume(&self) {
+        *self.paused.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.resumed.notify_all();
+    }
+
+    /// Whether workers are held.
+    pub fn is_paused(&self) -> bool {
+        *self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_while_paused(&self) {
+        let paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.resumed.wait_while(paused, |paused| *paused));
     }
 
     fn is_stopping(&self) -> bool {
@@ -143,6 +170,7 @@ pub fn orphan_worker(shared: &Shared) {
 /// Takes items until the queue is shut down. An attempt gives `None` when it was given up because the program stops.
 fn work(shared: &Shared, queue: &Queue<Uid>, attempt: fn(&Shared, Uid) -> Option<Outcome>) {
     while let Some(item) = queue.get() {
+        shared.wait_while_paused();
         if shared.is_stopping() {
             return;
         }
@@ -181,10 +209,8 @@ fn say(uid: &Uid, outcome: &Outcome, failures: u32) {
 fn settle(shared: &Shared, outcome: Outcome) {
     match outcome {
         Outcome::Enqueue(uids) => uids.into_iter().for_each(|uid| shared.to_delete.add(uid)),
-        Outcome::VirtuallyDeleted(coordinate) => {
-            // The loop ends before the workers do only when the program stops.
-            let _ = shared.absences.send(coordinate);
-        }
+        // The loop ends before the workers do only when the program stops.
+        Outcome::VirtuallyDeleted(coordinate) => _ = shared.absences.send(coordinate),
         Outcome::Forget(_) | Outcome::WaitForKind { .. } | Outcome::Retry(_) | Outcome::RetryAfter(..) => {}
     }
 }

@@ -693,6 +693,20 @@ fn an_orphaning_that_was_replaced_by_a_foreground_deletion_counts_no_more() {
 }
 
 #[test]
+fn s7_an_attempt_under_way_is_void_when_the_server_was_restored() {
+    let mut world = World::new("both cm/c @ns uid=c owners=[cm/o#o]\nafter #2 restored");
+    let end = world.attempt("c");
+    expect![[r#"
+        read configmaps ns/c -> uid=c rv=1
+        read configmaps ns/o -> 404
+        = will be tried again: the server's data was restored: what was read before is void
+    "#]]
+    .assert_eq(&world.transcript());
+    assert!(matches!(end, Outcome::Retry(_)));
+    assert_eq!(world.state.absent_len(), 0);
+}
+
+#[test]
 fn s7_what_is_observed_again_is_no_longer_absent() {
     let mut world = World::new(
         "both cm/c @ns uid=c owners=[cm/o#o]

@@ -10,6 +10,7 @@
 //! #2 conflict                   the second request is answered so, whatever the server holds
 //! after #2 live cm/child …      the server changes after the second request
 //! after #2 dead cm/child @ns    likewise, by a deletion
+//! after #2 restored             the server turns out to have been restored from a backup
 //! ```
 //!
 //! Kinds: `cm` (v1 ConfigMap), `node` (v1 Node, cluster-scoped), `w` (example.com/v1 Widget, which takes no strategic
@@ -213,6 +214,7 @@ impl World {
                 self.see(&object(&line[1..]), false);
                 self.put(object(&line[1..]));
             }
+            "restored" => self.state.forget_proofs(&mut self.effects),
             "after" => self.after.push((number(&line[1]), line[2..].to_vec())),
             number_sign if number_sign.starts_with('#') => {
                 self.replies.insert(number(number_sign), line[1..].join(" "));
