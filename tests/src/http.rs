@@ -293,7 +293,9 @@ impl Connection<'_> {
                 return Ok(body);
             }
             body.extend(self.read_exactly(size)?);
-            self.read_line()?;
+            if !self.read_line()?.is_empty() {
+                return Err(io::Error::new(ErrorKind::InvalidData, "a chunk longer than it says"));
+            }
         }
     }
 

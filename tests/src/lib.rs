@@ -1,4 +1,4 @@
-//! A simulated Kubernetes API server, the scenario suites, and the tests that hold the house rules.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod experiment;

@@ -418,3 +418,33 @@ fn tables_hold_what_kubectl_prints() {
     assert_eq!((&table["kind"], &table["rows"][0]["cells"]), (&json!("Table"), &json!(["a", "61s"])));
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
 }
+
+#[test]
+fn misshapen_objects_are_refused() {
+    let mut world = World::new("cm/a @ns");
+    let odd = [json!(7), json!("x"), json!([1]), json!({"x": 1}), json!([[]]), json!(true)];
+    for path in ["/api/v1/namespaces", MAPS, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"] {
+        for value in &odd {
+            for key in
+                ["labels", "annotations", "finalizers", "ownerReferences", "generation", "deletionTimestamp"]
+            {
+                let fits =
+                    (key, value) == ("generation", &json!(7)) || (key == "deletionTimestamp" && value == "x");
+                let body = json!({"metadata": {"name": "odd", key: value}});
+                let code = world.ask(&Request::post(path, &body).json(&body)).code;
+                assert!(code == 400 || fits, "{path} {body} {code}");
+            }
+            for body in [
+                json!({"metadata": value}),
+                json!({"metadata": {"name": "odd"}, "spec": value}),
+                value.clone(),
+            ] {
+                let code = world.ask(&Request::post(path, &body)).code;
+                assert!([400, 422, 201, 409].contains(&code), "{path} {body} {code}");
+            }
+            let body = json!({"metadata": {"name": "ns"}, "status": value});
+            assert!(world.ask(&Request::put("/api/v1/namespaces/ns/status", &body)).code < 500);
+        }
+    }
+    assert_eq!(world.ask(&Request::delete("/api/v1/namespaces/ns")).code, 200);
+}

@@ -123,6 +123,51 @@ pub(crate) fn same_desired_state(a: &Value, b: &Value, status_apart: bool) -> bo
     strip(a) == strip(b)
 }
 
+/// What of an object has another type than its schema says; custom resources may have any `spec` and `status`.
+pub(crate) fn misshapen(object: &Value, custom: bool) -> Option<&'static str> {
+    if !custom {
+        for key in ["spec", "status"] {
+            if object.get(key).is_some_and(|v| !v.is_object() && !v.is_null()) {
+                return Some(key);
+            }
+        }
+    }
+    let metadata = object.get("metadata").filter(|m| !m.is_null())?;
+    let Some(metadata) = metadata.as_object() else { return Some("metadata") };
+    let fits = |value: &Value, key: &str| match key {
+        "labels" | "annotations" => value.as_object().is_some_and(|m| m.values().all(Value::is_string)),
+        "finalizers" => value.as_array().is_some_and(|l| l.iter().all(Value::is_string)),
+        "ownerReferences" => value.as_array().is_some_and(|l| l.iter().all(is_reference)),
+        "generation" | "deletionGracePeriodSeconds" => value.is_i64(),
+        _ => value.is_string(),
+    };
+    let known = [
+        "name",
+        "generateName",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "finalizers",
+        "ownerReferences",
+    ];
+    known.into_iter().find(|key| metadata.get(*key).is_some_and(|v| !v.is_null() && !fits(v, key)))
+}
+
+fn is_reference(value: &Value) -> bool {
+    let fits = |(key, value): (&String, &Value)| match key.as_str() {
+        "controller" | "blockOwnerDeletion" => value.is_boolean() || value.is_null(),
+        "apiVersion" | "kind" | "name" | "uid" => value.is_string() || value.is_null(),
+        _ => true,
+    };
+    value.as_object().is_some_and(|m| m.iter().all(fits))
+}
+
 /// How strict the names of a kind are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameRule {

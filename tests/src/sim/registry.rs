@@ -66,6 +66,7 @@ impl Registry {
         mut object: Value,
     ) -> Result<Arc<Value>, ApiError> {
         let resource = &*scope.resource;
+        check_shape(resource, &object)?;
         if !["", "0"].contains(&object::resource_version(&object)) {
             let message = "resourceVersion should not be set on objects to be created";
             return Err(ApiError::status(500, "", message, Value::Null));
@@ -124,6 +125,7 @@ impl Registry {
             return Err(ApiError::conflict(resource, Named::Resource, name, &why));
         }
         let mut new = change(&old)?;
+        check_shape(resource, &new)?;
         if object::name(&new) != name {
             let given = object::name(&new);
             let message =
@@ -249,6 +251,18 @@ impl Registry {
         }
         Ok(())
     }
+}
+
+/// The object has the types that its schema says, as far as this server looks at them.
+fn check_shape(resource: &Resource, object: &Value) -> Result<(), ApiError> {
+    let Some(field) = object::misshapen(object, resource.custom) else { return Ok(()) };
+    let message = format!(
+        "{} in version {:?} cannot be handled as a {}: json: cannot unmarshal {field}",
+        resource.kind,
+        resource.stored_api_version(),
+        resource.kind
+    );
+    Err(ApiError::bad_request(&message))
 }
 
 /// The namespace of the object is that of the path: filled in when empty, an error when another.
