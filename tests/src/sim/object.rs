@@ -94,6 +94,18 @@ pub(crate) fn tidy(object: &mut Value) {
     }
 }
 
+/// An owner reference that is given twice, alike in everything, is kept once (`dedupOwnerReferences`).
+pub(crate) fn drop_repeated_references(object: &mut Value) {
+    let Some(references) = meta(object, "ownerReferences").and_then(Value::as_array) else { return };
+    let mut unique: Vec<Value> = Vec::new();
+    for reference in references {
+        if !unique.contains(reference) {
+            unique.push(reference.clone());
+        }
+    }
+    set_meta(object, "ownerReferences", unique.into());
+}
+
 /// Whole seconds and `Z`, as Kubernetes writes times.
 pub(crate) fn rfc3339(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
@@ -240,9 +252,12 @@ fn validate_owner_references(object: &Value, errors: &mut Vec<FieldError>) {
             ("name", "must not be empty"),
             ("uid", "must not be empty"),
         ] {
-            if text(key).is_empty() {
+            // A version is empty when there is nothing behind the only slash, or more than one slash.
+            let (slashes, last) =
+                (text(key).matches('/').count(), text(key).rsplit('/').next().unwrap_or_default());
+            if text(key).is_empty() || key == "apiVersion" && (slashes > 1 || last.is_empty()) {
                 let field = format!("metadata.ownerReferences.{key}");
-                errors.push(FieldError::invalid(&field, &"".into(), detail));
+                errors.push(FieldError::invalid(&field, &text(key).into(), detail));
             }
         }
         if text("kind") == "Event" && ["v1", "events.k8s.io/v1"].contains(&text("apiVersion")) {

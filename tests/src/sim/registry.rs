@@ -310,6 +310,7 @@ fn prepare_for_create(resource: &Resource, object: &mut Value) {
         object::set_meta(object, "namespace", Value::Null);
     }
     object::tidy(object);
+    object::drop_repeated_references(object);
     match resource.plural.as_str() {
         "namespaces" if !resource.custom => {
             let mut labels = object::meta(object, "labels").cloned().unwrap_or_else(|| json!({}));
@@ -335,6 +336,7 @@ fn prepare_for_update(resource: &Resource, part: Part, new: &mut Value, old: &Va
     object::set_top(new, "kind", resource.kind.as_str().into());
     object::set_meta(new, "managedFields", Value::Null);
     object::tidy(new);
+    object::drop_repeated_references(new);
     match part {
         Part::Main if resource.traits.status => {
             object::set_top(new, "status", old.get("status").cloned().unwrap_or_default());

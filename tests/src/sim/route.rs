@@ -114,9 +114,13 @@ impl ApiServer {
             target.namespace.is_empty()
         };
         if !scope_fits {
-            return Err(ApiError::resource_not_served());
+            return Err(if resource.custom {
+                ApiError::page_not_found()
+            } else {
+                ApiError::resource_not_served()
+            });
         }
-        let part = part(&resource, &target.part)?;
+        let part = part(&resource, target)?;
         let form = render::negotiate(&request.accept, self.switches.protobuf)?;
         let scope = Scope { resource, version: target.version.clone(), namespace: target.namespace.clone() };
         self.check_convertible(&scope, request)?;
@@ -323,12 +327,13 @@ impl ApiServer {
     }
 }
 
-fn part(resource: &Resource, part: &str) -> Result<Part, ApiError> {
-    match part {
+fn part(resource: &Resource, target: &Target) -> Result<Part, ApiError> {
+    match target.part.as_str() {
         "" => Ok(Part::Main),
         "status" if resource.traits.status => Ok(Part::Status),
         "finalize" if resource.plural == "namespaces" && !resource.custom => Ok(Part::Finalize),
-        _ if resource.custom => Err(ApiError::page_not_found()),
+        // The real server says this of a part that is not there, although the object itself may be.
+        _ if resource.custom => Err(ApiError::not_found(resource, &target.name)),
         _ => Err(ApiError::resource_not_served()),
     }
 }
