@@ -162,7 +162,7 @@ impl DeleteAttempt {
     fn item_unresolved(&self, state: &mut State, coordinate: &Coordinate) -> Step {
         if state.kinds().resolve(&coordinate.api_version, &coordinate.kind).is_some() {
             // Namespaced without a namespace, or with a name that no object has: a dependent made it up (D6).
-            return forget(Why::UnresolvableOwner);
+            return Step::Done(Outcome::Impossible(coordinate.clone()));
         }
         self.wait_for_kind(state, &coordinate.api_version, &coordinate.kind)
     }

@@ -51,6 +51,9 @@ pub enum Outcome {
     /// The item's coordinate does not exist: hand it to [`State::virtual_delete`], in the order of the other
     /// changes (G9). The item is forgotten.
     VirtuallyDeleted(Coordinate),
+    /// The item is virtual and its coordinate is one that no object can have: hand it to [`State::reconsider`]. The
+    /// item is forgotten.
+    Impossible(Coordinate),
     /// Put the item back with exponential back-off (D14).
     Retry(String),
     /// Put the item back after this delay; evidence is to be confirmed then (D16).
@@ -97,6 +100,7 @@ impl fmt::Display for Outcome {
             Outcome::Forget(why) => why.fmt(f),
             Outcome::Enqueue(uids) => write!(f, "waits for {} blocking dependents", uids.len()),
             Outcome::VirtuallyDeleted(coordinate) => write!(f, "{coordinate} does not exist"),
+            Outcome::Impossible(coordinate) => write!(f, "{coordinate} cannot exist"),
             Outcome::Retry(reason) => write!(f, "will be tried again: {reason}"),
             Outcome::RetryAfter(delay, reason) => {
                 write!(f, "will be tried again in {} ms: {reason}", delay.as_millis())

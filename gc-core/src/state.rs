@@ -137,6 +137,11 @@ impl State {
         self.absorb(effects, first);
     }
 
+    /// A worker found that no object can have a virtual node's coordinate (G9, D6).
+    pub fn reconsider(&mut self, impossible: &Coordinate, effects: &mut Vec<Effect>) {
+        self.graph.reconsider(impossible, effects);
+    }
+
     /// A complete list of this source begins (S5).
     pub fn begin_list(&mut self, source: SourceId) {
         self.graph.begin_list(source);

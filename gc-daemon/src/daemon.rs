@@ -34,14 +34,14 @@ pub fn daemon(flags: &Flags, stop: &Receiver<()>) -> Result<(), String> {
         Config::load(flags.kubeconfig.as_deref(), flags.context.as_deref()).map_err(|e| e.to_string())?;
     let client = Client::new(&config, &client_options(flags)).map_err(|e| e.to_string())?;
     let state = Arc::new(Mutex::new(State::new(gc_core::Options::default())));
-    let (inputs, absences) = inputs();
+    let (inputs, findings) = inputs();
     let queues = (Queue::default(), Queue::default());
     let metrics = Arc::new(Metrics::new(sources(&state, &queues, &inputs)));
     let health = Arc::new(Health::new(Instant::now()));
     let server = serve(flags, &health, &metrics, &state)?;
     let recorder = Recorder::start(&client, &metrics).map_err(|e| format!("cannot start a thread: {e}"))?;
     info!("gc-daemon {} collects the garbage of {}", env!("CARGO_PKG_VERSION"), config.server());
-    let shared = Arc::new(Shared::new(state, queues, client, metrics, recorder, absences));
+    let shared = Arc::new(Shared::new(state, queues, client, metrics, recorder, findings));
     run(&settings(flags), &shared, &health, inputs, stop);
     drop(server);
     Ok(())

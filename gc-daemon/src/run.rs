@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! watches ──Seen──▶ ┐
-//! workers ─absent─▶ ├─ event loop ─▶ State (graph) ─effects─▶ queues ─▶ workers ─▶ API server
+//! workers ─found──▶ ├─ event loop ─▶ State (graph) ─effects─▶ queues ─▶ workers ─▶ API server
 //! discovery ──────▶ ┘
 //! ```
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, after, bounded, never, select, tick};
 use gc_client::{ApiResource, Client, Discovery, Error, ObjectMeta};
 use gc_core::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
-use gc_graph::{Coordinate, Effect, Observation, OwnerReferenceRef, SourceId};
+use gc_graph::{Effect, Observation, OwnerReferenceRef, SourceId};
 use hashbrown::HashSet;
 use log::{debug, error, info, warn};
 
@@ -22,13 +22,13 @@ use crate::discovery;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::monitors::{Change, Listed, MonitorId, Monitors, Seen, display};
-use crate::workers::{Shared, delete_worker, orphan_worker};
+use crate::workers::{Finding, Shared, delete_worker, orphan_worker};
 
 /// Changes under way from watches to the graph. It holds the readers back when the graph is slower (S5); more would
 /// only be memory.
 const CHANGES_MAX: usize = 1_024;
-/// Absences under way from workers to the graph.
-const ABSENCES_MAX: usize = 1_024;
+/// Findings under way from workers to the graph.
+const FINDINGS_MAX: usize = 1_024;
 /// Changes applied under one taking of the lock, so that workers get their turn between.
 const CHANGES_AT_ONCE: usize = 128;
 /// Collection starts with what is listed by then (S4).
@@ -56,8 +56,8 @@ pub struct Settings {
 enum Event {
     /// A watch saw something.
     Seen(Seen),
-    /// A worker found that nothing exists at a coordinate.
-    Absent(Coordinate),
+    /// A worker found that nothing exists at a coordinate, or that nothing can.
+    Found(Finding),
     /// Discovery has an answer.
     Discovered(Result<Discovery, Error>),
     /// Collection starts, whatever has been listed (S4).
@@ -70,7 +70,7 @@ enum Event {
 
 /// Runs until `stop` gets a message or is disconnected.
 pub fn run(settings: &Settings, shared: &Arc<Shared>, health: &Health, inputs: Inputs, stop: &Receiver<()>) {
-    let Inputs { changes_in, changes, absent, applied } = inputs;
+    let Inputs { changes_in, changes, findings, applied } = inputs;
     let (answers_in, answers) = bounded(1);
     let (pokes, poked) = bounded(1);
     let discovery = spawn_discovery(&shared.client, poked, answers_in);
@@ -95,13 +95,13 @@ pub fn run(settings: &Settings, shared: &Arc<Shared>, health: &Health, inputs: I
             recv(ticks) -> _ => Event::Tick,
             recv(daemon.first_lists_due) -> _ => Event::FirstListsDue,
             recv(answers) -> answer => answer.map_or(Event::Stop, Event::Discovered),
-            recv(absent) -> absent => absent.map_or(Event::Stop, Event::Absent),
+            recv(findings) -> finding => finding.map_or(Event::Stop, Event::Found),
             recv(changes) -> seen => seen.map_or(Event::Stop, Event::Seen),
         };
         health.beat(Instant::now());
         match event {
             Event::Seen(seen) => daemon.seen(seen, &changes),
-            Event::Absent(coordinate) => daemon.absent(&coordinate),
+            Event::Found(finding) => daemon.found(&finding),
             Event::Discovered(answer) => daemon.discovered(answer),
             Event::FirstListsDue => daemon.start_workers("not everything is listed, but 30 s have passed"),
             Event::Tick => daemon.tick(),
@@ -109,7 +109,7 @@ pub fn run(settings: &Settings, shared: &Arc<Shared>, health: &Health, inputs: I
         }
     }
     // Channels first: a thread that waits for the loop to take something sees that nobody does any more.
-    drop((changes, answers, absent));
+    drop((changes, answers, findings));
     daemon.stop(discovery);
 }
 
@@ -118,16 +118,16 @@ pub struct Inputs {
     changes_in: Sender<Seen>,
     /// From the watches.
     pub changes: Receiver<Seen>,
-    absent: Receiver<Coordinate>,
+    findings: Receiver<Finding>,
     /// How many changes have been applied to the graph.
     pub applied: Arc<AtomicU64>,
 }
 
-/// The channels into the loop; the second is the workers' end for absences.
-pub fn inputs() -> (Inputs, Sender<Coordinate>) {
+/// The channels into the loop; the second is the workers' end for what they find.
+pub fn inputs() -> (Inputs, Sender<Finding>) {
     let (changes_in, changes) = bounded(CHANGES_MAX);
-    let (absences, absent) = bounded(ABSENCES_MAX);
-    (Inputs { changes_in, changes, absent, applied: Arc::default() }, absences)
+    let (findings_in, findings) = bounded(FINDINGS_MAX);
+    (Inputs { changes_in, changes, findings, applied: Arc::default() }, findings_in)
 }
 
 /// The state of the loop.
@@ -219,9 +219,14 @@ impl Loop<'_> {
         self.first_lists_due = after(FIRST_LISTS_WITHIN);
     }
 
-    fn absent(&mut self, coordinate: &Coordinate) {
-        debug!("{coordinate} does not exist");
-        self.shared.state().virtual_delete(coordinate, &mut self.effects);
+    fn found(&mut self, finding: &Finding) {
+        debug!("{finding:?}");
+        let mut state = self.shared.state();
+        match finding {
+            Finding::Absent(coordinate) => state.virtual_delete(coordinate, &mut self.effects),
+            Finding::Impossible(coordinate) => state.reconsider(coordinate, &mut self.effects),
+        }
+        drop(state);
         self.shared.apply(&mut self.effects);
     }
 

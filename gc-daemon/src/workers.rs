@@ -22,6 +22,15 @@ use crate::requests;
 /// the reference starts a thread of control per dependent, which costs it a gigabyte for 5,000.
 const RELEASES_IN_PARALLEL: usize = 16;
 
+/// What a worker found that only the event loop may tell the graph (G2).
+#[derive(Debug)]
+pub enum Finding {
+    /// Nothing exists at this coordinate (G9).
+    Absent(Coordinate),
+    /// Nothing can exist at this coordinate of a virtual node (D6).
+    Impossible(Coordinate),
+}
+
 /// What all threads share.
 #[derive(Debug)]
 pub struct Shared {
@@ -37,8 +46,8 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// Events on objects.
     pub recorder: Recorder,
-    /// Absences that workers found, on their way to the graph (G9).
-    pub absences: Sender<Coordinate>,
+    /// What workers found, on its way to the graph.
+    findings: Sender<Finding>,
     stopping: AtomicBool,
     /// While true no worker begins an attempt.
     paused: Mutex<bool>,
@@ -54,7 +63,7 @@ impl Shared {
         client: Client,
         metrics: Arc<Metrics>,
         recorder: Recorder,
-        absences: Sender<Coordinate>,
+        findings: Sender<Finding>,
     ) -> Shared {
         let (to_delete, to_orphan) = queues;
         let stopping = AtomicBool::new(false);
@@ -65,7 +74,7 @@ impl Shared {
             client,
             metrics,
             recorder,
-            absences,
+            findings,
             stopping,
             paused: Mutex::new(false),
             resumed: Condvar::new(),
@@ -210,7 +219,8 @@ fn settle(shared: &Shared, outcome: Outcome) {
     match outcome {
         Outcome::Enqueue(uids) => uids.into_iter().for_each(|uid| shared.to_delete.add(uid)),
         // The loop ends before the workers do only when the program stops.
-        Outcome::VirtuallyDeleted(coordinate) => _ = shared.absences.send(coordinate),
+        Outcome::VirtuallyDeleted(coordinate) => _ = shared.findings.send(Finding::Absent(coordinate)),
+        Outcome::Impossible(coordinate) => _ = shared.findings.send(Finding::Impossible(coordinate)),
         Outcome::Forget(_) | Outcome::WaitForKind { .. } | Outcome::Retry(_) | Outcome::RetryAfter(..) => {}
     }
 }

@@ -21,6 +21,7 @@
 //! observe cm/child @ns      an object was added or updated
 //! delete cm/child @ns       a watch saw it deleted
 //! vdelete cm/child @ns      a worker found it absent
+//! impossible cm/child       a worker found that no object can be there
 //! relist cm                 a new list begins
 //! listed cm                 it is complete
 //! unserve cm                the resource is no longer served
@@ -100,6 +101,8 @@ pub enum Change {
     Delete(Object),
     /// See [`Graph::virtual_delete`].
     VirtualDelete(Coordinate),
+    /// See [`Graph::reconsider`].
+    Reconsider(Coordinate),
     /// See [`Graph::begin_list`].
     BeginList(SourceId),
     /// See [`Graph::end_list`].
@@ -183,6 +186,7 @@ impl Fixture {
             Change::Observe(object) => Ok(object),
             Change::Delete(_)
             | Change::VirtualDelete(_)
+            | Change::Reconsider(_)
             | Change::BeginList(_)
             | Change::EndList(_)
             | Change::Unserve(_)
@@ -209,6 +213,7 @@ impl Fixture {
             "observe" => Change::Observe(self.object(rest)?),
             "delete" => Change::Delete(self.object(rest)?),
             "vdelete" => Change::VirtualDelete(self.object(rest)?.coordinate),
+            "impossible" => Change::Reconsider(self.object(rest)?.coordinate),
             "relist" => Change::BeginList(self.source_of(rest)?),
             "listed" => Change::EndList(self.source_of(rest)?),
             "unserve" => Change::Unserve(self.source_of(rest)?),
@@ -307,6 +312,7 @@ impl Change {
             Change::Observe(object) => object.observed(|seen| graph.observe(seen, effects)),
             Change::Delete(object) => object.observed(|seen| graph.delete(seen, effects)),
             Change::VirtualDelete(absent) => graph.virtual_delete(absent, effects),
+            Change::Reconsider(impossible) => graph.reconsider(impossible, effects),
             Change::BeginList(source) => graph.begin_list(*source),
             Change::EndList(source) => graph.end_list(*source, effects),
             Change::Unserve(source) => graph.unserve(*source, effects),
@@ -403,7 +409,9 @@ fn print_owner((reference, state): (OwnerReference, OwnerState<'_>)) -> String {
 
 fn split_verb(line: &str) -> (&str, &str) {
     let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
-    if ["observe", "delete", "vdelete", "relist", "listed", "unserve", "forget"].contains(&first) {
+    if ["observe", "delete", "vdelete", "impossible", "relist", "listed", "unserve", "forget"]
+        .contains(&first)
+    {
         (first, rest.trim())
     } else {
         ("observe", line)

@@ -126,7 +126,8 @@ impl Graph {
             if self.store.dependents(index).any(|first| self.matching(first, target).1) {
                 self.absent_for_matching(index, absent, target, effects);
                 if is_node {
-                    self.take_alternative(index, absent, effects);
+                    let cluster_scoped = absent.namespace.is_empty();
+                    self.take_alternative(index, absent, cluster_scoped, effects);
                 }
             } else {
                 let namespace = self.store.hold_namespace(&absent.namespace);
@@ -139,6 +140,22 @@ impl Graph {
             self.depart(&[index], effects);
         } else {
             self.absent_for_matching(index, absent, target, effects);
+        }
+        self.end_change();
+    }
+
+    /// A worker found that a virtual node's coordinate is one that no object can have: a namespaced kind without a
+    /// namespace, say, which a cluster-scoped dependent made up. That proves nothing absent: others may mean the same
+    /// owner rightly. The node takes the next coordinate that its dependents use, as in spec G9, and is put back,
+    /// rate-limited; without another one it stays as it is until its dependents are gone. Any other coordinate than
+    /// the node's own changes nothing.
+    pub fn reconsider(&mut self, impossible: &Coordinate, effects: &mut Vec<Effect>) {
+        let Some(index) = self.find_present(impossible.uid.as_ref()) else {
+            return;
+        };
+        let node = Node::new(self, index);
+        if node.is_virtual() && node.coordinate() == *impossible {
+            self.take_alternative(index, impossible, false, effects);
         }
         self.end_change();
     }
@@ -652,16 +669,21 @@ impl Graph {
     }
 
     /// A virtual node whose coordinate was found absent takes the next one that its dependents use: the first
-    /// after the absent one, else the first of all. There is one, since the caller saw a reference that does not
-    /// match.
-    fn take_alternative(&mut self, index: u32, absent: &Coordinate, effects: &mut Vec<Effect>) {
+    /// after the absent one, else the first of all. `cluster_scoped` says that the absent one's kind is.
+    fn take_alternative(
+        &mut self,
+        index: u32,
+        absent: &Coordinate,
+        cluster_scoped: bool,
+        effects: &mut Vec<Effect>,
+    ) {
         let absent_key = (&*absent.kind, &*absent.api_version, &*absent.namespace, &*absent.name);
         let (mut least, mut following) = (None, None);
         for edge in self.store.dependents(index).flat_map(|first| self.store.group(first)) {
             let (kind, name) = self.store.written(edge);
             let Edge { dependent, .. } = *self.store.edge(edge);
             let mut namespace = self.store.namespace(dependent);
-            if absent.namespace.is_empty() && kind.is(&absent.api_version, &absent.kind) {
+            if cluster_scoped && kind.is(&absent.api_version, &absent.kind) {
                 namespace = "";
             }
             let key = (&*kind.kind, &*kind.api_version, namespace, name);

@@ -8,6 +8,7 @@
 //! - [`Graph::observe`]: an object was added or updated.
 //! - [`Graph::delete`]: a watch saw it deleted.
 //! - [`Graph::virtual_delete`]: a worker found that no such object exists.
+//! - [`Graph::reconsider`]: a worker found that no object can have such a coordinate.
 //! - [`Graph::begin_list`] and [`Graph::end_list`]: what a new list does not show is gone. There is no second cache to
 //!   compare with.
 //! - [`Graph::unserve`]: a resource is no longer served, which proves nothing about its objects.

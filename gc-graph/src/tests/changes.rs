@@ -862,6 +862,43 @@ fn g9_kubernetes_56121_a_virtual_node_on_which_all_agree_goes() {
     );
 }
 
+#[test]
+fn g9_kubernetes_98040_an_impossible_coordinate_proves_nothing_and_gives_way_to_a_possible_one() {
+    check(
+        "
+        node/n owners=[cm/owner]
+        cm/good @a owners=[cm/owner]
+        impossible cm/owner uid=owner
+        impossible cm/owner uid=owner",
+        expect![[r#"
+            node/n owners=[cm/owner]
+                attempt-to-delete owner
+            cm/good @a owners=[cm/owner]
+                attempt-to-delete good
+            impossible cm/owner uid=owner
+                attempt-to-delete-rate-limited owner
+            impossible cm/owner uid=owner
+            ---
+            ConfigMap.v1 a/good (good) rv=1 owners=[owner]
+            Node.v1 n (n) rv=1 owners=[owner]
+            ConfigMap.v1 a/owner (owner) virtual
+        "#]],
+    );
+    check(
+        "
+        node/n owners=[cm/owner]
+        impossible cm/owner uid=owner
+        delete node/n",
+        expect![[r#"
+            node/n owners=[cm/owner]
+                attempt-to-delete owner
+            impossible cm/owner uid=owner
+            delete node/n
+            ---
+        "#]],
+    );
+}
+
 /// The node is still called by a name that nobody uses any more; that is not what counts.
 #[test]
 fn g9_a_virtual_node_goes_under_the_coordinate_on_which_all_agree() {

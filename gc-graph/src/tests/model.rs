@@ -75,6 +75,7 @@ impl Model {
             Change::Observe(object) => self.observe(object, &mut effects),
             Change::Delete(object) => self.delete(object, &mut effects),
             Change::VirtualDelete(absent) => self.virtual_delete(absent, &mut effects),
+            Change::Reconsider(impossible) => self.reconsider(impossible, &mut effects),
             Change::BeginList(source) => {
                 self.listing.insert(*source);
                 for observed in self.observed_of(*source) {
@@ -346,6 +347,29 @@ impl Model {
         let coordinate = next.expect("a reference that does not match names another coordinate").clone();
         self.nodes.insert(absent.uid.clone(), ModelNode { coordinate, observed: None });
         effects.0.push(Effect::AttemptToDeleteRateLimited(absent.uid.clone()));
+    }
+
+    fn reconsider(&mut self, impossible: &Coordinate, effects: &mut Effects) {
+        let is_virtual = self
+            .nodes
+            .get(&impossible.uid)
+            .is_some_and(|it| it.observed.is_none() && it.coordinate == *impossible);
+        if !is_virtual {
+            return;
+        }
+        let mut used = BTreeSet::new();
+        for dependent in self.dependents(&impossible.uid) {
+            let references =
+                dependent.references().iter().filter(|reference| reference.uid == impossible.uid);
+            used.extend(references.map(|reference| reference.coordinate_in(&dependent.coordinate.namespace)));
+        }
+        used.remove(impossible);
+        let Some(coordinate) = used.iter().find(|it| *it > impossible).or_else(|| used.first()).cloned()
+        else {
+            return;
+        };
+        self.nodes.insert(impossible.uid.clone(), ModelNode { coordinate, observed: None });
+        effects.0.push(Effect::AttemptToDeleteRateLimited(impossible.uid.clone()));
     }
 
     /// As `fixture::print`.

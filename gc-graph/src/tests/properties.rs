@@ -59,6 +59,7 @@ fn change() -> impl Strategy<Value = Change> {
         10 => object().prop_map(Change::Observe),
         3 => object().prop_map(Change::Delete),
         4 => object().prop_map(|object| Change::VirtualDelete(object.coordinate)),
+        2 => object().prop_map(|object| Change::Reconsider(object.coordinate)),
         1 => source().prop_map(Change::BeginList),
         1 => source().prop_map(Change::EndList),
         1 => source().prop_map(Change::Unserve),
@@ -68,11 +69,12 @@ fn change() -> impl Strategy<Value = Change> {
 
 /// A worker sends the coordinate that a virtual node holds; random coordinates seldom hit one.
 fn aim(change: &Change, graph: &Graph) -> Change {
-    let Change::VirtualDelete(absent) = change else {
+    let (Change::VirtualDelete(at) | Change::Reconsider(at)) = change else {
         return change.clone();
     };
-    match graph.get(&absent.uid) {
-        Some(node) if absent.name == "x" => Change::VirtualDelete(node.coordinate()),
+    match (graph.get(&at.uid), change) {
+        (Some(node), Change::VirtualDelete(_)) if at.name == "x" => Change::VirtualDelete(node.coordinate()),
+        (Some(node), Change::Reconsider(_)) if at.name == "x" => Change::Reconsider(node.coordinate()),
         _ => change.clone(),
     }
 }
