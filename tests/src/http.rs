@@ -225,13 +225,23 @@ impl Connection<'_> {
                 user_agent: head.user_agent,
                 body,
             };
-            let response = self.shared.lock().server.handle(Timestamp::now(), &request);
-            self.shared.changed.notify_all();
+            let response = self.handle(&request);
             if !self.answer(&response, head.keep_alive)? || !head.keep_alive {
                 break;
             }
         }
         self.stream.shutdown(Shutdown::Both)
+    }
+
+    fn handle(&self, request: &Request) -> Response {
+        let mut inner = self.shared.lock();
+        let before = inner.server.resource_version();
+        let response = inner.server.handle(Timestamp::now(), request);
+        // Reads concern no watch, and waking them all would cost more than the reads.
+        if inner.server.resource_version() != before {
+            self.shared.changed.notify_all();
+        }
+        response
     }
 
     /// The next head; none when the client has closed the connection.

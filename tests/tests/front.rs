@@ -1,19 +1,23 @@
 //! The simulator behind HTTP: by hand, byte for byte, and with our own client.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test may stop where it stands.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::ops::ControlFlow;
+use std::sync::Mutex;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gc_client::wire::{Format, WatchReader, read_list};
 use gc_client::{
-    ApiResource, Client, Config, DeleteOptions, Error, Options, PatchType, Propagation, discover,
+    ApiResource, Client, Config, DeleteOptions, Error, Options, PatchType, Propagation, Reflector,
+    ReflectorOptions, WatchEvent, discover,
 };
 use gc_tests::experiment::{self, ExperimentError};
 use gc_tests::http::Front;
 use gc_tests::sim::{ApiServer, Effect, FaultRule, Request, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Longer than anything here takes; a test that waits so long has failed.
 const LONG: Duration = Duration::from_secs(20);
@@ -148,7 +152,7 @@ fn a_watch_whose_client_went_away_is_closed() {
     let until = Instant::now() + LONG;
     while front.with(|server| server.open_watches()) > 0 {
         assert!(Instant::now() < until, "the watch is still open");
-        std::thread::yield_now();
+        thread::yield_now();
     }
 }
 
@@ -268,6 +272,101 @@ fn our_client_reads_patches_and_deletes() {
     assert_eq!(front.with(|s| s.show()), "cm/a @ns\ncm/b @ns finalizers=[x.y/z, foreground] deleting\n");
     let Err(Error::Status(absent)) = client.read(&maps, "ns", "c") else { panic!("found") };
     assert!(absent.proves_absent("c"));
+}
+
+/// What a reflector knows: UID to resourceVersion, as the daemon's graph would have it.
+#[derive(Default)]
+struct Known {
+    listed: Option<BTreeMap<String, String>>,
+    objects: BTreeMap<String, String>,
+    lists: usize,
+}
+
+impl Known {
+    fn take(&mut self, event: &WatchEvent<'_>) {
+        match event {
+            WatchEvent::ListStarted => self.listed = Some(BTreeMap::new()),
+            WatchEvent::Listed(meta) => {
+                let listed = self.listed.as_mut().expect("an object that is listed outside a list");
+                listed.insert(meta.uid.into(), meta.resource_version.into());
+            }
+            WatchEvent::ListDone { .. } => {
+                self.objects = self.listed.take().expect("the end of no list");
+                self.lists += 1;
+            }
+            WatchEvent::Applied(meta) => {
+                self.objects.insert(meta.uid.into(), meta.resource_version.into());
+            }
+            WatchEvent::Deleted(meta) => {
+                self.objects.remove(meta.uid);
+                self.listed.iter_mut().for_each(|l| drop(l.remove(meta.uid)));
+            }
+            WatchEvent::Bookmark { .. } | WatchEvent::Failed(_) => {}
+        }
+    }
+}
+
+fn truth(front: &Front) -> BTreeMap<String, String> {
+    let text = |object: &Value, key: &str| object["metadata"][key].as_str().unwrap().to_string();
+    let objects = front.with(|server| server.objects("configmaps"));
+    objects.iter().map(|o| (text(o, "uid"), text(o, "resourceVersion"))).collect()
+}
+
+#[test]
+fn s5_our_reflector_ends_where_the_server_is_through_cuts_410_and_half_answers() {
+    for stream_lists in [false, true] {
+        let front = front("cm/a @ns");
+        let client = client(&front);
+        let maps = resource(&client, "ConfigMap");
+        let options = ReflectorOptions {
+            stream_lists,
+            page_size: 3,
+            backoff_base: Duration::from_millis(5),
+            ..ReflectorOptions::default()
+        };
+        let known = Mutex::new(Known::default());
+        let (stop, stopped) = crossbeam_channel::bounded(0);
+        thread::scope(|scope| {
+            let stop = stop;
+            let (reflector, sink) = (Reflector::new(client.clone(), maps, options), &known);
+            scope.spawn(move || {
+                reflector.run(&stopped, &mut |event| {
+                    sink.lock().unwrap().take(&event);
+                    ControlFlow::Continue(())
+                });
+            });
+            let catches_up = |what: &str| {
+                let until = Instant::now() + LONG;
+                while known.lock().unwrap().objects != truth(&front) {
+                    assert!(Instant::now() < until, "stream_lists={stream_lists}, {what}: not caught up");
+                    thread::yield_now();
+                }
+            };
+            catches_up("the first list");
+            for round in 0..6 {
+                let lists = known.lock().unwrap().lists;
+                front.with(|server| {
+                    let now = Timestamp::now();
+                    server
+                        .load(now, &format!("cm/x{round} @ns\ncm/y{round} @ns owners=[cm/x{round}!]"))
+                        .unwrap();
+                    server.handle(now, &Request::delete(&format!("{MAPS}/x{round}")));
+                    let half = FaultRule::new("*/configmaps", Effect::Truncate(300)).times(2);
+                    server.faults = if round % 2 == 0 { Vec::new() } else { vec![half] };
+                    if round >= 2 {
+                        server.compact(server.resource_version());
+                    }
+                });
+                front.cut_connections();
+                catches_up(&format!("round {round}"));
+                let relisted = known.lock().unwrap().lists > lists;
+                assert!(relisted || round < 2, "a watch that has expired begins with a list");
+            }
+            drop(stop);
+            client.shut_down();
+        });
+        assert!(known.lock().unwrap().objects.len() == 7);
+    }
 }
 
 /// What a stream holds, an object or event a line.

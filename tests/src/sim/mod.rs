@@ -54,6 +54,7 @@ mod world;
 
 pub use faults::{Effect, FaultRule};
 pub use jiff::Timestamp;
+pub use render::object_meta;
 pub use request::{Body, Method, Request, Response, WatchId};
 pub use store::Write;
 pub use watch::{WatchEvent, WatchPoll};

@@ -1,7 +1,7 @@
 //! Representations: which one a client gets, and how objects, lists and watch events look in it.
 
 use gc_client::encode::{self, EncodeMeta};
-use gc_client::{OwnerReferenceRef, Status};
+use gc_client::{ObjectMeta, OwnerReferenceRef, Status};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -352,6 +352,32 @@ impl<'a> Parts<'a> {
             finalizers: &self.finalizers,
             ..EncodeMeta::default()
         }
+    }
+}
+
+/// The metadata that a client of the simulator without sockets would have decoded.
+///
+/// ```
+/// use gc_tests::sim::object_meta;
+/// use serde_json::json;
+///
+/// let meta = object_meta(&json!({"metadata": {
+///     "name": "a", "deletionTimestamp": "2026-01-02T03:04:05Z", "finalizers": ["x.y/z"],
+///     "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": false}],
+/// }}));
+/// assert!(meta.being_deleted && meta.finalizers == ["x.y/z"]);
+/// assert_eq!((meta.owner_references[0].controller, meta.owner_references[0].block_owner_deletion), (Some(false), None));
+/// ```
+pub fn object_meta(object: &Value) -> ObjectMeta {
+    let parts = Parts::of(object);
+    ObjectMeta {
+        name: object::name(object).into(),
+        namespace: object::meta_text(object, "namespace").into(),
+        uid: object::uid(object).into(),
+        resource_version: object::resource_version(object).into(),
+        being_deleted: object::being_deleted(object),
+        finalizers: parts.finalizers.iter().map(|f| (*f).into()).collect(),
+        owner_references: parts.owner_references.iter().map(OwnerReferenceRef::to_owned).collect(),
     }
 }
 
