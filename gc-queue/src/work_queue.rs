@@ -171,7 +171,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     ///
     /// Every call counts as a requeue of the item, as in client-go, until it is forgotten. Unlike in
     /// client-go, a token is taken only for a moment that will be waited for: not for an item that is ready
-    /// or pending again, nor for one that waits with a token already (controller-runtime#1594).
+    /// or pending again, nor for one that already waits for an earlier moment (controller-runtime#1594).
     ///
     /// Returns whether the item has become ready by this call.
     pub fn add_rate_limited(&mut self, now: Duration, item: T) -> bool {
@@ -406,19 +406,24 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         let entry = &mut self.entries[slot as usize];
         let requeues = entry.requeues;
         entry.requeues = requeues.saturating_add(1);
-        if entry.pending || entry.reserved {
+        if entry.pending {
             return false;
         }
+        // A token that the item holds is exchanged, or it would stand in its own way.
+        let held_token = self.release_token(slot);
         let delay = self.rate_limiter.when(to_duration(self.now), requeues);
         if delay.is_zero() {
             return self.make_pending(slot, self.now);
         }
         let at = self.now.saturating_add(to_nanos(delay));
-        if self.waiting.deadline(slot).is_some_and(|deadline| deadline <= at) {
+        let earlier = self.waiting.deadline(slot).is_some_and(|deadline| deadline <= at);
+        if earlier && !held_token {
             self.rate_limiter.give_back();
             return false;
         }
-        self.waiting.set(slot, at);
+        if !earlier {
+            self.waiting.set(slot, at);
+        }
         self.entries[slot as usize].reserved = true;
         false
     }
@@ -504,11 +509,13 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         true
     }
 
-    /// Gives the token back that a moment was given for, because the item will not wait for it.
-    fn release_token(&mut self, slot: u32) {
-        if std::mem::take(&mut self.entries[slot as usize].reserved) {
+    /// Gives the item's token back, if it holds one, because it will not wait for the moment of that.
+    fn release_token(&mut self, slot: u32) -> bool {
+        let held = std::mem::take(&mut self.entries[slot as usize].reserved);
+        if held {
             self.rate_limiter.give_back();
         }
+        held
     }
 
     /// Frees an entry that is neither pending, nor waiting, nor being processed.

@@ -254,9 +254,9 @@ fn q1_rate_limited_adds_are_counted_until_forgotten() {
     );
 }
 
-/// `TestGarbageCollection`: the queue does not hold on to an item that is done.
+/// `TestGarbageCollection`: the queue does not hold on to an item that is done, or dropped by the shutdown.
 #[test]
-fn q1_a_done_item_is_dropped() {
+fn q1_an_item_that_left_is_dropped() {
     use std::rc::Rc;
     use std::time::Duration;
 
@@ -266,6 +266,10 @@ fn q1_a_done_item_is_dropped() {
     let gotten = queue.get(Duration::ZERO).unwrap();
     queue.done(Duration::ZERO, &gotten);
     drop(gotten);
+    assert_eq!(Rc::strong_count(&item), 1);
+
+    queue.add_after(Duration::ZERO, Rc::clone(&item), Duration::MAX);
+    queue.shut_down();
     assert_eq!(Rc::strong_count(&item), 1);
 }
 

@@ -39,7 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn limiter() -> RateLimiter {
     RateLimiter::new(Limit::MaxOf(vec![
         Limit::Exponential { base: Duration::from_millis(1), max: Duration::from_millis(20) },
-        Limit::TokenBucket(TokenBucket::per_second(100, 2)),
+        Limit::TokenBucket(TokenBucket::per_second(20, 2)),
     ]))
 }
 
@@ -104,10 +104,22 @@ impl Model {
     fn add_rate_limited(&mut self, item: u8) {
         let requeues = self.item(item).requeues;
         self.item(item).requeues += 1;
-        let holds_token = matches!(self.item(item).waiting, Some((.., true)));
-        if !self.item(item).pending && !holds_token {
+        if !self.item(item).pending {
+            let mut held = false;
+            if let Some((.., token)) = &mut self.item(item).waiting {
+                held = std::mem::take(token);
+            }
+            if held {
+                self.limiter.give_back();
+            }
             let delay = self.limiter.when(self.now, requeues);
-            self.wait(item, delay, false, true);
+            let at = self.now + delay;
+            match self.item(item).waiting {
+                Some((moment, call, _)) if held && moment <= at => {
+                    self.item(item).waiting = Some((moment, call, true));
+                }
+                _ => self.wait(item, delay, false, true),
+            }
         }
     }
 

@@ -136,7 +136,7 @@ fn controller_runtime_1594_a_key_added_faster_than_the_rate_comes_at_the_rate() 
     let mut handed_out_ms = Vec::new();
     for now_ms in (0..60_000).step_by(10) {
         let now = Duration::from_millis(now_ms);
-        if now_ms % 500 == 0 {
+        if now_ms % 250 == 0 {
             queue.add_rate_limited(now, "key");
         }
         if let Some(item) = queue.get(now) {
@@ -192,6 +192,42 @@ fn controller_runtime_1594_a_moment_that_an_add_removes_gives_its_token_back() {
             0ns      done foo                              r0 w1 p0 next 1s
             0ns      limited new                           r0 w2 p0 next 1s
             1s       +1s                                   r1 w1 p0 next 1s
+        "#]],
+    );
+}
+
+/// Once forgotten, an item may be tried sooner than it was to be; it holds one token then, not two.
+#[test]
+fn a_failure_after_forget_brings_the_moment_forward() {
+    let limiter = RateLimiter::new(Limit::MaxOf(vec![
+        Limit::Exponential { base: Duration::from_millis(100), max: Duration::from_secs(1000) },
+        Limit::TokenBucket(TokenBucket::per_second(1, 2)),
+    ]));
+    check_with(
+        limiter,
+        "
+        limited foo
+        +100ms
+        get
+        limited foo
+        done foo
+        forget foo
+        limited foo
+        limited bar
+        +100ms
+        get
+        ",
+        &expect![[r#"
+            0ns      limited foo                           r0 w1 p0 next 100ms
+            100ms    +100ms                                r1 w0 p0 next 100ms
+            100ms    get                  foo              r0 w0 p1 next never
+            100ms    limited foo                           r0 w1 p1 next 300ms
+            100ms    done foo                              r0 w1 p0 next 300ms
+            100ms    forget foo                            r0 w1 p0 next 300ms
+            100ms    limited foo                           r0 w1 p0 next 200ms
+            100ms    limited bar                           r0 w2 p0 next 200ms
+            200ms    +100ms                                r1 w1 p0 next 200ms
+            200ms    get                  foo              r0 w1 p1 next 1s
         "#]],
     );
 }

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Barrier, mpsc};
 use std::thread;
 
 use super::*;
@@ -164,14 +164,17 @@ fn q1_when_the_timekeeper_leaves_a_follower_keeps_the_time() {
     queue.add_after("first", HOUR);
     queue.add_after("second", 2 * HOUR);
     let (sender, receiver) = mpsc::channel();
+    let both_handed_out = Barrier::new(3);
     thread::scope(|scope| {
         for _ in 0..2 {
             let sender = sender.clone();
-            let queue = &queue;
+            let (queue, both_handed_out) = (&queue, &both_handed_out);
             scope.spawn(move || {
                 let guard = queue.get().unwrap();
                 sender.send(*guard).unwrap();
-                // Nobody calls get again, so the second item needs the other getter as timekeeper.
+                // Nobody calls get again or is done, so the second item needs the other getter to keep the
+                // time.
+                both_handed_out.wait();
             });
         }
         wait_until(&queue, |state| sleepers(state) == (1, 1));
@@ -180,6 +183,7 @@ fn q1_when_the_timekeeper_leaves_a_follower_keeps_the_time() {
         wait_until(&queue, |state| sleepers(state) == (0, 1));
         queue.advance(HOUR);
         assert_eq!(receiver.recv(), Ok("second"));
+        both_handed_out.wait();
     });
 }
 
@@ -197,27 +201,51 @@ fn q1_an_earlier_moment_wakes_the_timekeeper() {
     assert!((Duration::from_millis(1)..LONGEST_SLEEP).contains(&start.elapsed()));
 }
 
-/// Several adds at once, while both kinds of sleepers sleep: each add gets its thread.
+/// The timekeeper wakes by itself and goes away with its item; a follower must keep the time from then on.
 #[test]
-fn q1_adds_wake_as_many_getters_as_there_are_items() {
+fn q1_when_the_timekeeper_leaves_by_itself_a_follower_keeps_the_time() {
+    let queue = Queue::default();
+    queue.add_after(1, Duration::from_millis(20));
+    queue.add_after(2, Duration::from_millis(21));
+    let inside = Barrier::new(2);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let _guard = queue.get().unwrap();
+                inside.wait(); // Neither is done before both are handed out.
+            });
+        }
+    });
+    assert_eq!(queue.metrics().work_duration_seconds.count(), 2);
+}
+
+/// Five getters sleep. After `change` each must have an item at the same time, or this hangs.
+fn five_sleepers_are_woken(change: impl FnOnce(&Queue<u32>)) {
     let queue = manual();
-    queue.add_after(99, HOUR);
-    let inside = AtomicUsize::new(0);
+    (0..5).for_each(|item| queue.add_after(item, HOUR));
+    let inside = Barrier::new(5);
     thread::scope(|scope| {
         for _ in 0..5 {
             scope.spawn(|| {
                 let _guard = queue.get().unwrap();
-                inside.fetch_add(1, Ordering::SeqCst);
-                // Nobody is done before all five have an item, so a getter that sleeps on hangs the test.
-                while inside.load(Ordering::SeqCst) < 5 {
-                    thread::yield_now();
-                }
+                inside.wait();
             });
         }
         wait_until(&queue, |state| sleepers(state) == (4, 1));
-        (0..5).for_each(|item| queue.add(item));
+        change(&queue);
     });
-    assert_eq!(queue.metrics().waiting, 1);
+    assert_eq!(queue.metrics().work_duration_seconds.count(), 5);
+}
+
+#[test]
+fn q1_each_add_wakes_a_getter_the_timekeeper_included() {
+    five_sleepers_are_woken(|queue| (0..5).for_each(|item| queue.add(item)));
+}
+
+/// One change, one wake; the others are woken by those that leave with an item.
+#[test]
+fn q1_a_moment_of_many_items_wakes_as_many_getters() {
+    five_sleepers_are_woken(|queue| assert!(queue.advance(HOUR)));
 }
 
 /// client-go: `TestNoQueueDrainageUsingShutDown`; getters that wait are told.
