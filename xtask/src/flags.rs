@@ -54,6 +54,9 @@ pub struct E2e {
     /// With `--provider kind`: print the commands and the configuration, check it, and do nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Try this gc-daemon instead of building one
+    #[arg(long, value_name = "FILE")]
+    pub daemon: Option<PathBuf>,
     /// The seed of every random choice, printed at the start of each run
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,

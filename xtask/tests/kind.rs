@@ -50,7 +50,12 @@ impl Fakes {
     fn e2e(&self, args: &[&str], create_status: &str) -> Output {
         let path = format!("{}:{}", self.dir.display(), std::env::var("PATH").unwrap());
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
-        command.arg("e2e").args(args).env("PATH", path).env("CALLS", self.dir.join("calls"));
+        command
+            .arg("e2e")
+            .args(args)
+            .env("PATH", path)
+            .env("TMPDIR", &self.dir)
+            .env("CALLS", self.dir.join("calls"));
         command.env("KIND_CREATE_STATUS", create_status).output().unwrap()
     }
 

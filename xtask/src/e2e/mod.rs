@@ -185,7 +185,7 @@ impl Drop for Suite {
 
 fn launcher(flags: &E2e, cluster: &Cluster, run_dir: &RunDir) -> Result<Launcher, Failure> {
     let program = match (flags.collector, cluster.rig()) {
-        (CollectorKind::Daemon, _) => Program::Daemon(build_daemon()?),
+        (CollectorKind::Daemon, _) => Program::Daemon(flags.daemon.clone().map_or_else(build_daemon, Ok)?),
         (CollectorKind::Reference, Some(rig)) => Program::Reference(rig.reference()),
         (CollectorKind::Reference, None) => {
             return Err(Failure::new("--collector reference runs on the rig only"));

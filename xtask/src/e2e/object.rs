@@ -50,6 +50,13 @@ impl Object {
             "blockOwnerDeletion": block_owner_deletion,
         })
     }
+
+    /// The reference that a built-in controller writes: the owner manages the dependent, and waits for it.
+    pub fn controller_reference(&self) -> Value {
+        let mut reference = self.reference(true);
+        reference["controller"] = json!(true);
+        reference
+    }
 }
 
 impl fmt::Display for Object {
@@ -147,11 +154,9 @@ impl<'w> Draft<'w> {
         self
     }
 
-    /// The owner that manages it, which also waits for it: what built-in controllers write.
+    /// The owner that manages it, see [`Object::controller_reference`].
     pub fn controller(mut self, owner: &Object) -> Self {
-        let mut reference = owner.reference(true);
-        reference["controller"] = json!(true);
-        self.owners.push(reference);
+        self.owners.push(owner.controller_reference());
         self
     }
 

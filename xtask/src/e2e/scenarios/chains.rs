@@ -70,8 +70,8 @@ impl Chain {
     }
 
     /// Where the controllers of Deployments and ReplicaSets run, they find nothing to do: the Deployment is paused, and
-    /// the ReplicaSet has the one Pod that it wants. Where a scheduler runs, it finds no node, so that the Pod is
-    /// deleted without a kubelet's help.
+    /// the Pod that the ReplicaSet wants is there before it, to be adopted if need be. Where a scheduler runs, it finds
+    /// no node, so that the Pod is deleted without a kubelet's help.
     fn create_with(world: &mut World<'_>, name: &str, held: bool) -> Result<Chain, Failure> {
         let labels = json!({ "app": name });
         let pod_spec = json!({
@@ -87,17 +87,17 @@ impl Chain {
             }
             json!({ "spec": spec })
         };
-        let deployment =
-            world.object(&kinds::deployment(), name).body(spec(json!({ "paused": true }))).create()?;
+        let paused = spec(json!({ "paused": true }));
+        let deployment = world.object(&kinds::deployment(), name).body(paused).create()?;
+        let pod = world.object(&kinds::pod(), name).body(json!({ "spec": pod_spec })).labels(labels.clone());
+        let pod = if held { pod.held() } else { pod }.create()?;
         let replica_set = world
             .object(&kinds::replica_set(), name)
             .body(spec(json!({})))
-            .labels(labels.clone())
+            .labels(labels)
             .controller(&deployment)
             .create()?;
-        let pod = world.object(&kinds::pod(), name).body(json!({ "spec": pod_spec })).labels(labels);
-        let pod = if held { pod.held() } else { pod };
-        let pod = pod.controller(&replica_set).create()?;
+        world.set_owners(&pod, &[replica_set.controller_reference()])?;
         Ok(Chain { deployment, replica_set, pod })
     }
 }
