@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::request::{Method, Request, Response};
+use super::route::{Route, Target};
 use super::status::ApiError;
 
 /// When a rule applies, and what it does.
@@ -42,6 +43,9 @@ pub enum Effect {
     },
     /// Answers `404 page not found` in plain text, as for a path that is not served; nothing is carried out.
     PlainNotFound,
+    /// Answers 404 with a `Status` that names the object, as if it did not exist (kubernetes/kubernetes#98471);
+    /// nothing is carried out.
+    NotFound,
     /// Cuts the connection; nothing is carried out.
     CutBefore,
     /// Carries the request out, then cuts the connection instead of answering.
@@ -93,7 +97,7 @@ impl FaultRule {
 
 impl Effect {
     /// The answer in place of the server's; none when the server acts.
-    pub(crate) fn instead(&self) -> Option<Response> {
+    pub(crate) fn instead(&self, request: &Request) -> Option<Response> {
         match self {
             Effect::Status { code, reason, message, retry_after_s } => {
                 let mut error = ApiError::status(*code, reason, message, Value::Null);
@@ -101,6 +105,7 @@ impl Effect {
                 Some(error.into_response())
             }
             Effect::PlainNotFound => Some(ApiError::page_not_found().into_response()),
+            Effect::NotFound => Some(not_found(request).into_response()),
             Effect::CutBefore => Some(Response::cut()),
             Effect::CutAfter | Effect::Delay(_) | Effect::Truncate(_) => None,
         }
@@ -112,10 +117,23 @@ impl Effect {
             Effect::CutAfter => return Response::cut(),
             Effect::Delay(delay) => response.delay = *delay,
             Effect::Truncate(after_bytes) => response.truncate_after_bytes = Some(*after_bytes),
-            Effect::Status { .. } | Effect::PlainNotFound | Effect::CutBefore => {}
+            Effect::Status { .. } | Effect::PlainNotFound | Effect::NotFound | Effect::CutBefore => {}
         }
         response
     }
+}
+
+fn not_found(request: &Request) -> ApiError {
+    let Route::Objects(Target { group, plural, name, .. }) = Route::parse(request.path()) else {
+        return ApiError::page_not_found();
+    };
+    let mut details = json!({"name": name, "kind": plural});
+    let mut qualified = plural;
+    if !group.is_empty() {
+        qualified = format!("{qualified}.{group}");
+        details["group"] = group.into();
+    }
+    ApiError::status(404, "NotFound", &format!("{qualified} {name:?} not found"), details)
 }
 
 /// `*` stands for any text. Goes back to the last star only, so its time is bounded by the product of the lengths.
@@ -154,6 +172,17 @@ mod tests {
         for (pattern, text) in [("/a", "/ab"), ("/a/*/d", "/a/b/c"), ("", "/")] {
             assert!(!glob(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
         }
+    }
+
+    #[test]
+    fn an_object_that_is_said_not_to_exist_is_named() {
+        let details = |path| {
+            let response = Effect::NotFound.instead(&Request::get(path)).unwrap();
+            (response.code, response.value()["details"].to_string())
+        };
+        let named = r#"{"group":"apps","kind":"replicasets","name":"a"}"#;
+        assert_eq!(details("/apis/apps/v1/namespaces/ns/replicasets/a"), (404, named.into()));
+        assert_eq!(details("/api/v1/nodes/a"), (404, r#"{"kind":"nodes","name":"a"}"#.into()));
     }
 
     #[test]

@@ -91,6 +91,8 @@ pub struct Switches {
     /// Answer an expired watch with HTTP 410 instead of an `ERROR` event inside a 200. The real server does the
     /// latter; proxies and older servers do the former.
     pub expired_watch_as_status: bool,
+    /// Between two bookmarks of a watch that asks for them.
+    pub bookmark_every: Duration,
     /// Empty namespaces that are being deleted, as the namespace controller does.
     pub namespace_controller: bool,
     /// How long a new definition of a custom resource waits until its resources are served.
@@ -107,6 +109,7 @@ impl Default for Switches {
             protobuf: true,
             streaming_lists: true,
             expired_watch_as_status: false,
+            bookmark_every: Duration::from_secs(60),
             namespace_controller: true,
             establish_delay: Duration::ZERO,
         }
@@ -173,7 +176,7 @@ impl ApiServer {
     pub fn handle(&mut self, now: Timestamp, request: &Request) -> Response {
         self.settle(now);
         let effect = self.faults.iter_mut().find_map(|rule| rule.takes(request).then(|| rule.effect.clone()));
-        let instead = effect.as_ref().and_then(Effect::instead);
+        let instead = effect.as_ref().and_then(|effect| effect.instead(request));
         let mut response = match instead {
             Some(response) => response,
             None => self.answer(now, request).unwrap_or_else(ApiError::into_response),

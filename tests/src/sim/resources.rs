@@ -49,6 +49,8 @@ pub(crate) struct Traits {
     pub create_on_update: bool,
     /// A PUT without a resourceVersion is refused.
     pub needs_resource_version: bool,
+    /// Can be read and listed, nothing else.
+    pub read_only: bool,
 }
 
 impl Resource {
@@ -78,6 +80,7 @@ impl Resource {
     /// The verbs as discovery lists them.
     pub fn verbs(&self) -> &'static [&'static str] {
         match (self.custom, self.plural.as_str()) {
+            _ if self.traits.read_only => &["get", "list"],
             (true, _) => &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"],
             (false, "namespaces") => &["create", "delete", "get", "list", "patch", "update", "watch"],
             (false, _) => {
@@ -93,8 +96,9 @@ fn join(name: &str, group: &str) -> String {
 
 /// group, version, plural, kind, short names, namespaced, flags: g(eneration), s(tatus), r(eturns the deleted
 /// object), c(reate on update), v(ersion needed for updates), o(rphans by default), e(vents: no collection),
-/// a(ll: the category).
+/// a(ll: the category), l(ist and get only).
 const BUILT_IN: &[(&str, &str, &str, &str, &str, bool, &str)] = &[
+    ("", "v1", "componentstatuses", "ComponentStatus", "cs", false, "l"),
     ("", "v1", "configmaps", "ConfigMap", "cm", true, ""),
     ("", "v1", "events", "Event", "ev", true, "ce"),
     ("", "v1", "namespaces", "Namespace", "ns", false, "sr"),
@@ -158,6 +162,7 @@ pub(crate) fn built_in() -> Vec<Arc<Resource>> {
                     returns_deleted: flags.contains('r'),
                     create_on_update: flags.contains('c'),
                     needs_resource_version: flags.contains('v'),
+                    read_only: flags.contains('l'),
                 },
             })
         })

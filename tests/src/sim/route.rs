@@ -120,6 +120,9 @@ impl ApiServer {
                 ApiError::resource_not_served()
             });
         }
+        if resource.traits.read_only && (request.method != Method::Get || request.query_flag("watch")) {
+            return Err(ApiError::method_not_allowed());
+        }
         let part = part(&resource, target)?;
         let form = render::negotiate(&request.accept, self.switches.protobuf)?;
         let scope = Scope { resource, version: target.version.clone(), namespace: target.namespace.clone() };
@@ -215,7 +218,15 @@ impl ApiServer {
             return Err(ApiError::not_acceptable(message));
         }
         let name = (!name.is_empty()).then_some(name);
-        let watch = Watch::open(&self.registry.state, scope, request, form, name, actor.now)?;
+        let watch = Watch::open(
+            &self.registry.state,
+            scope,
+            request,
+            form,
+            name,
+            self.switches.bookmark_every,
+            actor.now,
+        )?;
         self.open_watch(watch)
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -17,8 +18,6 @@ use super::store::{Change, State, in_namespace};
 
 /// How long a watch lives that names no time: the least that a real server gives.
 const DEFAULT_LIFE_S: i64 = 1800;
-/// Between two bookmarks.
-const BOOKMARK_EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// The last bookmark comes this long before a watch ends.
 const BOOKMARK_BEFORE_END: SignedDuration = SignedDuration::from_secs(2);
 /// At most so many events leave in one poll, so that a reader that was away for long does not get one huge answer.
@@ -56,6 +55,7 @@ pub(crate) struct Watch {
     /// Changes above this one are still to be sent.
     seen: u64,
     bookmarks: bool,
+    bookmark_every: SignedDuration,
     next_bookmark: Timestamp,
     deadline: Timestamp,
     columns: bool,
@@ -63,13 +63,14 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Opens a watch. Errors that the real server puts into the stream are put there.
+    /// Opens a watch, with bookmarks at least so often. Errors that the real server puts into the stream are put there.
     pub fn open(
         state: &State,
         scope: &Scope,
         request: &Request,
         form: Form,
         name: Option<&str>,
+        bookmark_every: Duration,
         now: Timestamp,
     ) -> Result<Watch, ApiError> {
         let mut selector = Selector::parse(&scope.resource, request)?;
@@ -93,6 +94,7 @@ impl Watch {
             marks_end: send_initial == Some(true) && bookmarks,
             seen: if version == 0 || with_initial { state.resource_version } else { version },
             bookmarks,
+            bookmark_every: SignedDuration::try_from(bookmark_every).unwrap_or(SignedDuration::MAX),
             next_bookmark: now,
             deadline,
             columns: true,
@@ -221,7 +223,7 @@ impl Watch {
     }
 
     fn schedule_bookmark(&mut self, now: Timestamp) {
-        let regular = now.saturating_add(BOOKMARK_EVERY).unwrap_or(now);
+        let regular = now.saturating_add(self.bookmark_every).unwrap_or(now);
         let last = self.deadline.saturating_sub(BOOKMARK_BEFORE_END).unwrap_or(self.deadline);
         self.next_bookmark = if last > now { regular.min(last) } else { regular };
     }
