@@ -76,7 +76,7 @@ impl Chain {
         let labels = json!({ "app": name });
         let pod_spec = json!({
             "nodeSelector": { "article.example/no-such-node": "x" },
-            "containers": [{ "name": "c", "image": "registry.invalid/none" }],
+            "containers": [{ "name": "c", "image": "example.invalid/none" }],
         });
         let template = json!({ "metadata": { "labels": labels }, "spec": pod_spec });
         let spec = |extra: Value| {

@@ -85,6 +85,11 @@ pub const ALL: &[Scenario] = &[
         deletion::second_foreground_delete,
     ),
     shared(
+        "busy_dependent",
+        "written a hundred times a second, it goes all the same",
+        safety::busy_dependent,
+    ),
+    shared(
         "custom_resource",
         "as owner and as dependent, its definition created late, deleted, and created again",
         custom::comes_and_goes,

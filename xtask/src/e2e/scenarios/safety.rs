@@ -2,14 +2,53 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::Policy;
 use crate::e2e::scenarios::chains::Chain;
 use crate::e2e::world::{DEFAULT_CONCURRENT_GC_SYNCS, World};
 use crate::failure::{Doing, Failure};
+use crate::poll::Look;
 use crate::rig::DAEMON_USER;
+
+/// With the time of a request, about a hundred writes a second.
+const BETWEEN_WRITES: Duration = Duration::from_millis(7);
+
+/// Spec D11: each write makes the collector's decision stale, which must not starve it.
+pub fn busy_dependent(world: &mut World<'_>) -> Result<(), Failure> {
+    let owner = world.config_map("owner").create()?;
+    let child = world.config_map("child").owner(&owner).create()?;
+    let (api, path) = (world.api().clone(), child.path.clone());
+    let (writes, stop) = (&AtomicU32::new(0), &AtomicBool::new(false));
+    thread::scope(|scope| {
+        let write = move || {
+            while !stop.load(Ordering::Relaxed) {
+                let number = writes.fetch_add(1, Ordering::Relaxed);
+                let patch = json!({ "metadata": { "annotations": { "write": number.to_string() } } });
+                // It ends when the object is gone; a failure shows as too few writes.
+                if !api.merge_patch(&path, &patch).is_ok_and(|found| found.is_some()) {
+                    break;
+                }
+                thread::sleep(BETWEEN_WRITES);
+            }
+        };
+        let writer = thread::Builder::new().name("writer".into());
+        writer.spawn_scoped(scope, write).doing(|| "cannot start a thread".into())?;
+        let result = world
+            .eventually("the dependent is being written to", |_| {
+                let so_far = writes.load(Ordering::Relaxed);
+                Ok(if so_far > 20 { Look::Done(()) } else { Look::NotYet(format!("{so_far} writes")) })
+            })
+            .and_then(|()| world.delete(&owner, Policy::Background))
+            .and_then(|()| world.all_gone(&[&owner, &child]));
+        stop.store(true, Ordering::Relaxed);
+        result
+    })
+}
 
 /// Spec D11: without both preconditions an object could be deleted that is not the one that was looked at. The API
 /// server's audit log has every deletion that was asked for, those that it refused included.
