@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gc_graph::{Coordinate, Uid};
 
-use crate::finalizer::{RemoveFinalizer, describe};
+use crate::finalizer::{RemoveFinalizer, describe, plausible};
 use crate::patch;
 use crate::state::{Absence, Known, State};
 use crate::{
@@ -102,7 +102,7 @@ impl DeleteAttempt {
     pub fn step(&mut self, state: &mut State, now: Duration, reply: Option<Reply>) -> Step {
         let stage = std::mem::replace(&mut self.stage, Stage::Start);
         let is_void = *self.era.get_or_insert(state.era()) != state.era();
-        let step = match (stage, reply) {
+        let step = match (stage, plausible(reply)) {
             (Stage::Done(outcome), _) => Step::Done(outcome),
             _ if is_void => retry("the server's data was restored: what was read before is void".into()),
             (Stage::Start, _) => self.start(state),
@@ -204,6 +204,7 @@ impl DeleteAttempt {
     fn item_read(&mut self, state: &mut State, now: Duration, item: Item, reply: Reply) -> Step {
         match reply {
             Reply::Object(live) if Uid::new(&live.uid) == self.uid => {
+                state.is_alive(&self.uid);
                 if item.is_virtual {
                     // It exists and its watch will show it. If that watch missed it, being born and gone during an
                     // outage, nothing but another read would ever tell (kubernetes/kubernetes#56121).
@@ -237,6 +238,9 @@ impl DeleteAttempt {
         }
         if live.owner_references.is_empty() {
             return forget(Why::NoOwners);
+        }
+        if live.resource_version.is_empty() {
+            return retry(format!("{} was read without a version: never changed so", item.target));
         }
         self.decisions += 1;
         if DECISIONS_MAX < self.decisions {

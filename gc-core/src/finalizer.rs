@@ -40,7 +40,7 @@ impl RemoveFinalizer {
     /// The first step has no reply. The caller checks before each patch that the finalizer may still go:
     /// `may_go` says so, from the graph as it is now.
     pub(crate) fn step(&mut self, may_go: bool, reply: Option<Reply>) -> Step {
-        match (self.asked, reply) {
+        match (self.asked, plausible(reply)) {
             (_, Some(Reply::NotFound { proof: true })) => Step::Done(Outcome::Forget(Why::Gone)),
             (_, Some(Reply::NotFound { proof: false })) => self.retry("the path is not served"),
             (Asked::Nothing, _) => self.read(),
@@ -51,6 +51,9 @@ impl RemoveFinalizer {
                 // A finalizer is ours to take only from an object that is being deleted.
                 if !live.has_finalizer(self.finalizer) || !live.being_deleted {
                     return Step::Done(Outcome::Forget(Why::FinalizerRemoved(self.finalizer)));
+                }
+                if live.resource_version.is_empty() {
+                    return self.retry("it was read without a version");
                 }
                 if !may_go {
                     return self.retry("a new dependent appeared");
@@ -82,6 +85,17 @@ impl RemoveFinalizer {
     fn retry(&self, reason: &str) -> Step {
         let finalizer = self.finalizer;
         Step::Done(Outcome::Retry(format!("finalizer {finalizer} of {} not removed: {reason}", self.target)))
+    }
+}
+
+/// An object without a UID is none: a proxy answered in JSON of its own, or an aggregated server gives no UIDs. It must
+/// not be taken for another object under that name, which would be a proof of absence (D16).
+pub(crate) fn plausible(reply: Option<Reply>) -> Option<Reply> {
+    match reply {
+        Some(Reply::Object(live)) if live.uid.is_empty() => {
+            Some(Reply::Failed("the answer is an object without a UID, which proves nothing".into()))
+        }
+        reply => reply,
     }
 }
 

@@ -22,6 +22,10 @@ pub struct Coordinates {
     clock: u64,
 }
 
+/// A coordinate with more text than this is not remembered: kind, name and UID of a reference may be anything of up to
+/// an object's size, and thousands of those are not to be paid for. What is not remembered is read again.
+const COORDINATE_BYTES_MAX: usize = 4 << 10;
+
 impl Coordinates {
     /// An empty set that holds at most `capacity` coordinates.
     pub fn new(capacity: usize) -> Coordinates {
@@ -40,14 +44,13 @@ impl Coordinates {
 
     /// Remembers a coordinate, or marks it as just used.
     pub fn insert(&mut self, coordinate: Coordinate) {
-        if self.touch(&coordinate) {
+        if COORDINATE_BYTES_MAX < text_bytes(&coordinate) || self.touch(&coordinate) {
             return;
         }
         if self.len == self.capacity {
             self.evict();
         }
-        self.clock += 1;
-        self.order.push_back((coordinate.clone(), self.clock));
+        self.note_use(&coordinate);
         self.by_uid.entry(coordinate.uid.clone()).or_default().push((coordinate, self.clock));
         self.len += 1;
     }
@@ -77,13 +80,17 @@ impl Coordinates {
     fn touch(&mut self, coordinate: &Coordinate) -> bool {
         let Some(entries) = self.by_uid.get_mut(&coordinate.uid) else { return false };
         let Some(entry) = entries.iter_mut().find(|(known, _)| known == coordinate) else { return false };
-        self.clock += 1;
-        entry.1 = self.clock;
-        self.order.push_back((coordinate.clone(), self.clock));
-        if self.capacity.saturating_mul(2) < self.order.len() {
+        entry.1 = self.clock + 1;
+        self.note_use(coordinate);
+        true
+    }
+
+    fn note_use(&mut self, coordinate: &Coordinate) {
+        if self.capacity.saturating_mul(2) <= self.order.len() {
             self.drop_stale();
         }
-        true
+        self.clock += 1;
+        self.order.push_back((coordinate.clone(), self.clock));
     }
 
     fn evict(&mut self) {
@@ -109,6 +116,11 @@ impl Coordinates {
                 .is_some_and(|entries| entries.iter().any(|(known, at)| known == coordinate && at == used))
         });
     }
+}
+
+fn text_bytes(coordinate: &Coordinate) -> usize {
+    let Coordinate { kind, api_version, namespace, name, uid } = coordinate;
+    kind.len() + api_version.len() + namespace.len() + name.len() + uid.to_string().len()
 }
 
 /// Absences that were read but are not believed yet (D16): how often each was read, and when last.
@@ -197,9 +209,27 @@ mod tests {
             absent.contains(&at("a", &(i / 2).to_string()));
         }
         assert_eq!(absent.len(), 100);
-        assert!(absent.order.len() <= 201 && absent.by_uid.len() == 100);
+        assert!(absent.order.len() <= 200 && absent.by_uid.len() == 100);
         absent.remove_uid(&Uid::new("9999"));
         assert_eq!(absent.len(), 99);
+    }
+
+    #[test]
+    fn g10_what_is_remembered_and_forgotten_in_turn_leaves_nothing_behind() {
+        let mut absent = Coordinates::new(100);
+        for _ in 0..10_000 {
+            absent.insert(at("a", "u"));
+            absent.remove_uid(&Uid::new("u"));
+        }
+        assert!(absent.is_empty() && absent.order.len() <= 200);
+    }
+
+    #[test]
+    fn g10_huge_coordinates_are_not_remembered() {
+        let mut absent = Coordinates::new(100);
+        absent.insert(at("a", &"u".repeat(COORDINATE_BYTES_MAX)));
+        absent.insert(Coordinate { name: "n".repeat(COORDINATE_BYTES_MAX), ..at("a", "u") });
+        assert!(absent.is_empty());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gc_graph::{Coordinate, Uid};
 use hashbrown::HashSet;
 
-use crate::finalizer::{RemoveFinalizer, describe};
+use crate::finalizer::{RemoveFinalizer, describe, plausible};
 use crate::{
     LiveObject, ORPHAN_FINALIZER, Outcome, OwnerReference, PatchKind, PatchedField, Reply, Request, State,
     Step, Target, Why, patch,
@@ -173,7 +173,7 @@ impl ReleaseAttempt {
             state.park(&self.owner, &api_version, &kind);
             return Step::Done(Outcome::WaitForKind { api_version, kind });
         };
-        match (self.asked, reply) {
+        match (self.asked, plausible(reply)) {
             (_, Some(Reply::NotFound { proof: true })) => Step::Done(Outcome::Forget(Why::Gone)),
             (Asked::Nothing, _) if state.takes_strategic_merge(&target.resource) => self.strategic(target),
             (Asked::Nothing, _) => self.read(target),
@@ -221,6 +221,11 @@ impl ReleaseAttempt {
             live.owner_references.iter().filter(|r| Uid::new(&r.uid) != self.owner).cloned().collect();
         if remain.len() == live.owner_references.len() {
             return Step::Done(Outcome::Forget(Why::ReferencesRemoved(0)));
+        }
+        if live.resource_version.is_empty() {
+            return Step::Done(Outcome::Retry(format!(
+                "{target} was read without a version: never changed so"
+            )));
         }
         self.asked = Asked::Merge;
         let body = patch::merge_references(live, &remain);

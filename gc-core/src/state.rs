@@ -44,14 +44,20 @@ pub struct State {
     absent: Coordinates,
     orphaned: Coordinates,
     doubts: Doubts,
-    /// Items by the kind that they wait for (D17).
-    waiting_for_kind: HashMap<(String, String), HashSet<Uid>>,
+    /// The items that wait for a kind to be served, and for which (D17): each for one, the last that it asked for, so
+    /// that an object whose references are rewritten again and again takes one place.
+    waiting_for_kind: HashMap<Uid, Arc<KindKey>>,
+    /// The kinds that are waited for, each held once.
+    awaited_kinds: HashSet<Arc<KindKey>>,
     /// Resources that answered a strategic merge patch with 415: the next patch goes out as JSON merge at once.
     json_merge_only: HashSet<Arc<Resource>>,
     absence_unconfirmed_total: u64,
     era: u64,
     options: Options,
 }
+
+/// An apiVersion and a kind.
+type KindKey = (String, String);
 
 /// What the state alone can say of one reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +89,7 @@ impl State {
             orphaned: Coordinates::new(options.orphaned_owners_max),
             doubts: Doubts::default(),
             waiting_for_kind: HashMap::new(),
+            awaited_kinds: HashSet::new(),
             json_merge_only: HashSet::new(),
             absence_unconfirmed_total: 0,
             era: 0,
@@ -112,7 +119,7 @@ impl State {
 
     /// How many items wait for a kind to be served, and for how many kinds.
     pub fn waiting_for_kind_len(&self) -> (usize, usize) {
-        (self.waiting_for_kind.values().map(HashSet::len).sum(), self.waiting_for_kind.len())
+        (self.waiting_for_kind.len(), self.awaited_kinds.len())
     }
 
     /// A watch or list shows an object (G3 to G7).
@@ -161,22 +168,25 @@ impl State {
         self.absorb(effects, first);
     }
 
-    /// Discovery has a new answer: items that waited for a kind that is served now are woken (D17).
+    /// Discovery has a new answer: items that waited for a kind that is served now, or that they no longer need, are
+    /// woken (D17).
     pub fn set_kinds(&mut self, kinds: Kinds, effects: &mut Vec<Effect>) {
         self.kinds = kinds;
         let (kinds, graph) = (&self.kinds, &self.graph);
         let mut woken = Vec::new();
-        self.waiting_for_kind.retain(|(api_version, kind), items| {
-            // An item that has left the graph waits for nothing; without this the set would grow for ever.
-            items.retain(|uid| graph.get(uid).is_some());
-            if kinds.resolve(api_version, kind).is_some() {
-                woken.extend(items.drain());
+        self.waiting_for_kind.retain(|uid, awaited| {
+            // An item that has left the graph waits for nothing; without this the map would grow for ever.
+            let Some(node) = graph.get(uid) else { return false };
+            let (api_version, kind) = &**awaited;
+            let waits = kinds.resolve(api_version, kind).is_none() && needs_kind(&node, api_version, kind);
+            if !waits {
+                woken.push(uid.clone());
             }
-            !items.is_empty()
+            waits
         });
+        self.awaited_kinds.retain(|kind| Arc::strong_count(kind) > 1);
         // In the order of their UIDs, so that a run can be repeated.
         woken.sort_unstable();
-        woken.dedup();
         effects.extend(woken.into_iter().map(|uid| {
             let orphaning = graph.get(&uid).is_some_and(|node| node.is_orphaning());
             if orphaning { Effect::AttemptToOrphan(uid) } else { Effect::AttemptToDelete(uid) }
@@ -334,8 +344,21 @@ impl State {
         self.absent.insert(coordinate);
     }
 
+    /// A read showed an object with this UID alive, whatever was believed of it: a watch that has not shown it yet can
+    /// be wrong about it, and a server that was restored in a way that its versions do not betray too.
+    pub(crate) fn is_alive(&mut self, uid: &Uid) {
+        self.absent.remove_uid(uid);
+    }
+
+    /// Puts an item aside until [`State::set_kinds`] wakes it.
     pub(crate) fn park(&mut self, uid: &Uid, api_version: &str, kind: &str) {
-        self.waiting_for_kind.entry((api_version.into(), kind.into())).or_default().insert(uid.clone());
+        let key = (api_version.to_owned(), kind.to_owned());
+        let awaited = Arc::clone(self.awaited_kinds.get_or_insert_with(&key, |key| Arc::new(key.clone())));
+        let before = self.waiting_for_kind.insert(uid.clone(), awaited);
+        // The set and this hold it, and nobody else does.
+        if let Some(before) = before.filter(|before| Arc::strong_count(before) == 2) {
+            self.awaited_kinds.remove(&before);
+        }
     }
 
     pub(crate) fn takes_strategic_merge(&self, resource: &Arc<Resource>) -> bool {
@@ -368,6 +391,15 @@ impl State {
     }
 }
 
+/// Whether a parked item still depends on a kind that is not served: it is seen under it, or a reference names it. The
+/// preferred version may have moved since, and references may have been rewritten. An owner that is orphaning waits for
+/// the kinds of its dependents, of which there may be many and which come and go: it is always asked anew.
+fn needs_kind(node: &Node<'_>, api_version: &str, kind: &str) -> bool {
+    let is_own = node.api_version() == api_version && node.kind() == kind;
+    let mut references = node.owner_references();
+    is_own || (!node.is_orphaning() && references.any(|r| r.api_version == api_version && r.kind == kind))
+}
+
 /// Whether an object of any kind can have this name: it has to be one segment of a path (apimachinery's
 /// `IsValidPathSegmentName`). Owner references may hold anything, and what cannot be asked for cannot be proved absent.
 fn is_possible_name(name: &str) -> bool {
@@ -379,4 +411,21 @@ fn is_at(node: &Node<'_>, coordinate: &Coordinate) -> bool {
         && node.kind() == coordinate.kind
         && node.namespace() == coordinate.namespace
         && node.name() == coordinate.name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d17_an_object_takes_one_place_however_often_its_references_are_rewritten() {
+        let mut state = State::new(Options::default());
+        for i in 0..1_000 {
+            state.park(&Uid::new("restless"), "example.com/v1", &format!("Kind{i}"));
+            state.park(&Uid::new("other"), "example.com/v1", "Kind0");
+        }
+        assert_eq!(state.waiting_for_kind_len(), (2, 2));
+        state.park(&Uid::new("restless"), "example.com/v1", "Kind0");
+        assert_eq!(state.waiting_for_kind_len(), (2, 1));
+    }
 }

@@ -167,3 +167,30 @@ fn an_owner_that_is_not_orphaning_is_left_alone() {
     "#]],
     );
 }
+
+#[test]
+fn o2_an_owner_that_waited_for_the_kind_of_a_dependent_is_woken_when_that_is_gone() {
+    let mut world = World::new(
+        "both  cm/o @ns uid=o finalizers=[orphan] deleting
+         graph late/1 @ns uid=1 owners=[cm/o#o]",
+    );
+    assert!(matches!(world.orphan("o"), Outcome::WaitForKind { .. }));
+    // The definition is deleted for good; its objects leave the graph.
+    world.line(&["gone", "late/1", "@ns", "uid=1"].map(str::to_owned));
+    world.effects();
+    world.look_again();
+    expect![[r#"AttemptToOrphan(Uid("o"))"#]].assert_eq(&world.effects());
+}
+
+#[test]
+fn d12_no_release_without_a_uid_or_a_version() {
+    let world = "
+        both cm/o @ns uid=o finalizers=[orphan] deleting
+        both w/1 @ns uid=1 owners=[cm/o#o]
+        both w/2 @ns uid=2 owners=[cm/o#o]
+        live w/1 @ns uid=1 rv= owners=[cm/o#o]
+        live w/2 @ns owners=[cm/o#o]";
+    let mut world = World::new(world);
+    assert!(matches!(world.orphan("o"), Outcome::Retry(_)));
+    assert!(!world.transcript().contains("JsonMerge"));
+}

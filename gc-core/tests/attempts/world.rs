@@ -14,7 +14,8 @@
 //! ```
 //!
 //! Kinds: `cm` (v1 ConfigMap), `node` (v1 Node, cluster-scoped), `w` (example.com/v1 Widget, which takes no strategic
-//! merge patch), `late` (late.example.com/v1 Late, which nothing serves). `!` is blockOwnerDeletion, `*` controller.
+//! merge patch), `old` (the same in example.com/v0, served no longer), `late` (late.example.com/v1 Late, which nothing
+//! serves). `!` is blockOwnerDeletion, `*` controller.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -41,33 +42,54 @@ pub struct Object {
 pub struct KindInfo {
     short: &'static str,
     group: &'static str,
+    version: &'static str,
     kind: &'static str,
     resource: &'static str,
     namespaced: bool,
     served: bool,
 }
 
-const KINDS: [KindInfo; 4] = [
+const KINDS: [KindInfo; 5] = [
     KindInfo {
         short: "cm",
         group: "",
+        version: "v1",
         kind: "ConfigMap",
         resource: "configmaps",
         namespaced: true,
         served: true,
     },
-    KindInfo { short: "node", group: "", kind: "Node", resource: "nodes", namespaced: false, served: true },
+    KindInfo {
+        short: "node",
+        group: "",
+        version: "v1",
+        kind: "Node",
+        resource: "nodes",
+        namespaced: false,
+        served: true,
+    },
     KindInfo {
         short: "w",
         group: "example.com",
+        version: "v1",
         kind: "Widget",
         resource: "widgets",
         namespaced: true,
         served: true,
     },
     KindInfo {
+        short: "old",
+        group: "example.com",
+        version: "v0",
+        kind: "Widget",
+        resource: "widgets",
+        namespaced: true,
+        served: false,
+    },
+    KindInfo {
         short: "late",
         group: "late.example.com",
+        version: "v1",
         kind: "Late",
         resource: "lates",
         namespaced: true,
@@ -79,7 +101,7 @@ impl KindInfo {
     fn resource(&self) -> Resource {
         Resource {
             group: self.group.into(),
-            version: "v1".into(),
+            version: self.version.into(),
             resource: self.resource.into(),
             kind: self.kind.into(),
             namespaced: self.namespaced,
@@ -188,12 +210,17 @@ impl World {
             effects: Vec::new(),
             transcript: String::new(),
         };
-        let served = KINDS.iter().filter(|k| k.served).map(KindInfo::resource);
-        world.state.set_kinds(Kinds::new(served), &mut world.effects);
+        world.look_again();
         for line in text.lines() {
             world.line(&words(line));
         }
         world
+    }
+
+    /// Discovery answers as it did before.
+    pub fn look_again(&mut self) {
+        let served = KINDS.iter().filter(|k| k.served).map(KindInfo::resource);
+        self.state.set_kinds(Kinds::new(served), &mut self.effects);
     }
 
     pub fn serve_everything(&mut self) {
