@@ -22,6 +22,8 @@ pub enum Command {
     Rig(Rig),
     /// Run the end-to-end suite against a real API server
     E2e(E2e),
+    /// Run the collector, users and a simulated API server in one thread, with everything that happens chosen by seeds
+    Simulate(Simulate),
 }
 
 /// `cargo xtask rig`
@@ -63,6 +65,41 @@ pub struct E2e {
     /// Who collects; `reference` is kube-controller-manager's own controller, to try the scenarios themselves
     #[arg(long, value_enum, default_value = "daemon", hide = true)]
     pub collector: CollectorKind,
+}
+
+/// `cargo xtask simulate`
+#[derive(Args, Debug)]
+pub struct Simulate {
+    /// How many seeds
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub seeds: u64,
+    /// The first of them
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub from: u64,
+    /// Stop after so many minutes, whatever is left
+    #[arg(long, value_name = "M")]
+    pub minutes: Option<u64>,
+    /// Print every step
+    #[arg(long)]
+    pub trace: bool,
+    /// Go on after a seed that fails
+    #[arg(long)]
+    pub keep_going: bool,
+    /// At most so many steps under faults
+    #[arg(long, value_name = "N")]
+    pub steps: Option<u32>,
+    /// At most so many objects at the start
+    #[arg(long, value_name = "N")]
+    pub objects: Option<u32>,
+    /// Disturbances that do not happen, by the number that the trace shows (`#7`)
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    pub skip: Vec<u32>,
+    /// No request fails
+    #[arg(long)]
+    pub calm: bool,
+    /// How long an idle collector is watched, in virtual minutes
+    #[arg(long, value_name = "M")]
+    pub idle_minutes: Option<u64>,
 }
 
 /// Where the API server comes from.

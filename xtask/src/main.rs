@@ -1,4 +1,5 @@
-//! What the repository does with itself: `cargo xtask demo`, `cargo xtask rig`, `cargo xtask e2e`.
+//! What the repository does with itself: `cargo xtask demo`, `cargo xtask rig`, `cargo xtask e2e`,
+//! `cargo xtask simulate`.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ mod process;
 mod random;
 mod rig;
 mod rig_command;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -42,5 +44,6 @@ fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Demo => demo::run(),
         Command::Rig(flags) => rig_command::run(flags),
         Command::E2e(flags) => e2e::run(flags),
+        Command::Simulate(flags) => simulate::run(flags),
     }
 }

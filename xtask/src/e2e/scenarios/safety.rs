@@ -67,7 +67,11 @@ pub fn every_delete_is_conditional(world: &mut World<'_>) -> Result<(), Failure>
     for line in BufReader::new(log).lines() {
         let line = line.doing(|| "cannot read the audit log".into())?;
         let event: Value = serde_json::from_str(&line).doing(|| "cannot read the audit log".into())?;
-        if event["user"]["username"] != DAEMON_USER {
+        // A collector that is killed may have sent the head of a request and not its body: the server then reads an
+        // unexpected EOF and refuses.
+        let is_cut =
+            event["requestObject"].is_null() && event["responseStatus"]["code"].as_u64() >= Some(400);
+        if event["user"]["username"] != DAEMON_USER || is_cut {
             continue;
         }
         deletes += 1;
