@@ -70,12 +70,13 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::send_ok`]; [`Error::Decode`] for an answer that is no object; [`Error::Invalid`] for a name that
-    /// cannot be in a path (empty, `.`, `..`, or with `/` or `%`), as client-go refuses it.
+    /// As [`Client::send_ok`]; [`Error::Decode`] for an answer that is no object, or another one than was asked for;
+    /// [`Error::Invalid`] for a name that cannot be in a path (empty, `.`, `..`, or with `/` or `%`), as client-go
+    /// refuses it.
     pub fn read(&self, resource: &ApiResource, namespace: &str, name: &str) -> Result<ObjectMeta, Error> {
         let path = object_path(Method::Get, resource, namespace, name)?;
         let request = Request::get(&path, ACCEPT_METADATA);
-        decode(&request, &self.send_ok(&request)?)
+        decode(&request, &self.send_ok(&request)?, namespace, name)
     }
 
     /// Changes a part of one object, and gives its metadata as it is then.
@@ -103,7 +104,7 @@ impl Client {
             content_type: patch_type.content_type(),
             body,
         };
-        decode(&request, &self.send_ok(&request)?)
+        decode(&request, &self.send_ok(&request)?, namespace, name)
     }
 
     /// Deletes one object, if it is still the one and the version that the options name.
@@ -209,7 +210,14 @@ fn check_segment(method: Method, collection: &str, segment: &str) -> Result<(), 
     Ok(())
 }
 
-fn decode(request: &Request<'_>, response: &Response) -> Result<ObjectMeta, Error> {
+/// What was asked for, or an error: any JSON document reads as an object without a name and without a UID (a proxy's
+/// login page, say), and to the caller another UID means that the object is gone.
+fn decode(
+    request: &Request<'_>,
+    response: &Response,
+    namespace: &str,
+    name: &str,
+) -> Result<ObjectMeta, Error> {
     let error = |cause: String| Error::Decode { request: request.label(), cause };
     let format = Format::from_content_type(&response.content_type).ok_or_else(|| {
         error(format!(
@@ -217,5 +225,15 @@ fn decode(request: &Request<'_>, response: &Response) -> Result<ObjectMeta, Erro
             response.content_type
         ))
     })?;
-    wire::read_object(format, response.body.as_slice()).map_err(|cause| error(cause.to_string()))
+    let meta =
+        wire::read_object(format, response.body.as_slice()).map_err(|cause| error(cause.to_string()))?;
+    let is_elsewhere = !meta.namespace.is_empty() && meta.namespace != namespace;
+    if meta.name != name || meta.uid.is_empty() || is_elsewhere {
+        let ObjectMeta { name, namespace, uid, .. } = meta;
+        return Err(error(format!(
+            "the answer is not the object that was asked for, but one with name {name:.100?}, namespace \
+             {namespace:.100?} and UID {uid:.100?}"
+        )));
+    }
+    Ok(meta)
 }

@@ -59,6 +59,21 @@ fn a_read_asks_for_metadata_and_understands_it() {
 }
 
 #[test]
+fn d16_a_success_that_is_not_the_object_asked_for_is_an_error() {
+    for (other, what) in [
+        (r#"{"error":"please log in"}"#, "name \"\", namespace \"\" and UID \"\""),
+        (r#"{"kind":"ConfigMap","metadata":{"name":"a"}}"#, "UID \"\""),
+        (r#"{"kind":"ConfigMap","metadata":{"name":"b","uid":"u2"}}"#, "name \"b\""),
+        (r#"{"kind":"ConfigMap","metadata":{"name":"a","namespace":"b","uid":"u2"}}"#, "namespace \"b\""),
+        (r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"7"},"items":[]}"#, "name \"\""),
+    ] {
+        let server = Server::plain(move |_| json(200, "", other));
+        let error = client(&server).read(&config_maps(), "ns", "a").unwrap_err();
+        assert!(matches!(error, Error::Decode { .. }) && error.to_string().contains(what), "{error}");
+    }
+}
+
+#[test]
 fn d11_a_delete_always_carries_uid_and_version() {
     let server =
         Server::plain(|_| json(200, "", r#"{"kind":"Status","apiVersion":"v1","status":"Success"}"#));
