@@ -207,8 +207,8 @@ impl State {
         self.graph.forget_absent(effects);
     }
 
-    /// Counts the calls of [`State::forget_proofs`].
-    pub(crate) fn era(&self) -> u64 {
+    /// Counts the calls of [`State::forget_proofs`]: what was found in one era is no evidence in another.
+    pub fn era(&self) -> u64 {
         self.era
     }
 

@@ -1,6 +1,7 @@
 //! One watch for each deletable resource (S1 to S5): which there are, which are synced, and their threads.
 
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,13 +10,17 @@ use gc_client::{ApiResource, Client, Discovery, Error, ObjectMeta, Reflector, Re
 use gc_core::Kinds;
 use gc_graph::SourceId;
 use hashbrown::{HashMap, HashSet};
-use log::{info, warn};
+use log::{error, info, warn};
 
 use crate::requests::core_resource;
 
 /// A resource is given up only after it has been missing from discovery for this long and in more than one answer:
 /// an API server that is starting serves custom resources a moment later than it serves discovery.
 const MISSING_FOR: Duration = Duration::from_secs(3);
+/// How often one resource's versions may go back before they are taken for versions that do not count upwards (those of
+/// an aggregated server with a counter for each replica, say). Without this one such resource would hold up collection
+/// and have everything listed anew again and again. The restore of a server shows on all of its resources.
+const RESTORES_MAX: u32 = 3;
 /// A reader needs its decoder and a channel, no recursion: a small stack keeps hundreds of them cheap.
 const STACK_BYTES: usize = 512 << 10;
 
@@ -32,6 +37,8 @@ pub enum Change {
     ListDone(String),
     /// List or watch failed and will be tried again.
     Failed(Error),
+    /// The reader has ended by a fault of its own; nothing more comes from it.
+    Died,
 }
 
 /// A change and the watch that saw it.
@@ -63,6 +70,8 @@ pub struct Monitor {
     last_error: Option<String>,
     /// The highest version of the server's data that a list has shown.
     version: u64,
+    /// How often that version went back.
+    restores: u32,
     missing_since: Option<Instant>,
     /// The server answered that the path is not served. When discovery says that it is, a fresh reader starts at once
     /// instead of waiting out the old one's back-off.
@@ -145,7 +154,17 @@ impl Monitors {
         monitor.is_unserved = false;
         // Versions are opaque to clients but for this one purpose: kube-apiserver's count upwards (KEP-5504).
         let version = version.parse().unwrap_or(monitor.version);
-        let went_back = version < std::mem::replace(&mut monitor.version, version);
+        let mut went_back = version < std::mem::replace(&mut monitor.version, version);
+        if went_back {
+            monitor.restores += 1;
+            went_back = monitor.restores <= RESTORES_MAX;
+            if monitor.restores == RESTORES_MAX + 1 {
+                let name = display(&monitor.resource);
+                warn!(
+                    "the versions of {name} keep going back: they are no longer taken for signs of a restore"
+                );
+            }
+        }
         let is_first = !std::mem::replace(&mut monitor.is_synced, true);
         match (went_back, is_first) {
             (true, _) => Listed::WentBack,
@@ -172,6 +191,14 @@ impl Monitors {
         monitor.last_error = Some(error);
         monitor.is_unserved = is_unserved;
         is_news
+    }
+
+    /// Notes that a reader has ended by a fault: the next discovery answer starts another one, not sooner, so that a
+    /// fault that repeats itself does no harm.
+    pub fn died(&mut self, id: MonitorId) {
+        if let Some(monitor) = self.get_mut(id) {
+            monitor.is_unserved = true;
+        }
     }
 
     /// Takes a discovery answer (S1 to S3): starts, restarts and ends watches.
@@ -268,12 +295,13 @@ impl Monitors {
     /// Starts a watch, or replaces its reader where there is a reason to.
     fn start(&mut self, resource: ApiResource, anew: bool) {
         let name = (resource.group.clone(), resource.resource.clone());
-        let mut version = 0;
+        let (mut version, mut restores) = (0, 0);
         let source = match self.by_name.get(&name) {
             Some(monitor) if monitor.resource == resource && !monitor.is_unserved && !anew => return,
             // Also when the preferred version moved (G5b). The new reader's first list sweeps what the old one had.
             Some(monitor) => {
                 version = if anew { 0 } else { monitor.version };
+                restores = monitor.restores;
                 monitor.id.source
             }
             None => match self.free_source() {
@@ -305,6 +333,7 @@ impl Monitors {
             is_synced: false,
             last_error: None,
             version,
+            restores,
             missing_since: None,
             is_unserved: false,
             _stop: stop,
@@ -332,7 +361,14 @@ impl Monitors {
         let options = ReflectorOptions { seed, ..ReflectorOptions::default() };
         let reflector = Reflector::new(self.client.clone(), resource.clone(), options);
         let changes = self.changes.clone();
-        let reader = move || reflector.run(&stopped, &mut |event| forward(&changes, id, &event));
+        let reader = move || {
+            let run = || reflector.run(&stopped, &mut |event| forward(&changes, id, &event));
+            if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                // Unsaid, the resource would count as watched for ever.
+                error!("a fault in this program: a watch panicked");
+                let _ = changes.send(Seen { monitor: id, change: Change::Died });
+            }
+        };
         let name = format!("watch-{}", resource.resource);
         match std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(reader) {
             Ok(thread) => Some(thread),
@@ -407,5 +443,63 @@ fn forward(changes: &Sender<Seen>, monitor: MonitorId, event: &WatchEvent<'_>) -
     match changes.send(Seen { monitor, change }) {
         Ok(()) => ControlFlow::Continue(()),
         Err(_) => ControlFlow::Break(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gc_client::{Config, Options};
+
+    /// One watched resource of a server that nobody serves, and the discovery answer that names it.
+    fn one_watch() -> (Monitors, Discovery, Receiver<Seen>) {
+        // Port 9 of the loopback refuses; what its reader says of that is in nobody's way.
+        let client = Client::new(&Config::plain("http://127.0.0.1:9"), &Options::default()).unwrap();
+        let (changes_in, changes) = bounded(64);
+        let mut monitors = Monitors::new(client, changes_in, HashSet::new());
+        let widgets = ApiResource {
+            group: "example.com".into(),
+            version: "v1".into(),
+            resource: "widgets".into(),
+            kind: "Widget".into(),
+            namespaced: true,
+            preferred: true,
+            can_delete: true,
+            can_list: true,
+            can_watch: true,
+        };
+        let discovery = Discovery { resources: vec![widgets], ..Discovery::default() };
+        monitors.update(&discovery, Instant::now());
+        (monitors, discovery, changes)
+    }
+
+    fn id(monitors: &Monitors) -> MonitorId {
+        monitors.iter().next().map(|monitor| monitor.id).unwrap()
+    }
+
+    #[test]
+    fn s3_s7_versions_that_keep_going_back_are_no_sign_of_a_restore() {
+        let (mut monitors, _, _changes) = one_watch();
+        let mut restores = 0;
+        for _ in 0..10 {
+            monitors.listed(id(&monitors), "20");
+            if monitors.listed(id(&monitors), "10") == Listed::WentBack {
+                restores += 1;
+                monitors.restart_all();
+            }
+        }
+        assert_eq!(restores, RESTORES_MAX);
+    }
+
+    #[test]
+    fn s3_a_reader_that_died_is_replaced_at_the_next_look() {
+        let (mut monitors, discovery, _changes) = one_watch();
+        let first = id(&monitors);
+        monitors.update(&discovery, Instant::now());
+        assert_eq!(id(&monitors), first, "a reader that lives is left alone");
+        monitors.died(first);
+        monitors.update(&discovery, Instant::now());
+        assert_ne!(id(&monitors), first);
+        assert!(monitors.get(first).is_none());
     }
 }

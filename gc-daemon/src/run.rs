@@ -22,7 +22,7 @@ use crate::discovery;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::monitors::{Change, Listed, MonitorId, Monitors, Seen, display};
-use crate::workers::{Finding, Shared, delete_worker, orphan_worker};
+use crate::workers::{Fact, Finding, Shared, delete_worker, orphan_worker};
 
 /// Changes under way from watches to the graph. It holds the readers back when the graph is slower (S5); more would
 /// only be memory.
@@ -170,8 +170,15 @@ impl Loop<'_> {
                 Change::Deleted(meta) => kind.observe(&meta, |seen| state.delete(seen, &mut self.effects)),
                 Change::ListDone(version) => {
                     state.end_list(monitor.source, &mut self.effects);
-                    listed.push((monitor, version));
+                    let how = self.monitors.listed(monitor, &version);
+                    if how == Listed::WentBack {
+                        // Before the lock is let go, so that no worker decides on what is void now (S7).
+                        self.shared.pause();
+                        state.forget_proofs(&mut self.effects);
+                    }
+                    listed.push((monitor, version, how));
                 }
+                Change::Died => self.monitors.died(monitor),
                 Change::Failed(error) => {
                     watch_failed(&mut self.monitors, &self.shared.metrics, monitor, &error);
                 }
@@ -179,16 +186,15 @@ impl Loop<'_> {
         }
         drop(state);
         self.shared.apply(&mut self.effects);
-        for (monitor, version) in listed {
-            self.listed(monitor, &version);
+        for (monitor, version, how) in listed {
+            self.listed(monitor, &version, how);
         }
     }
 
-    fn listed(&mut self, id: MonitorId, version: &str) {
-        let listed = self.monitors.listed(id, version);
+    fn listed(&mut self, id: MonitorId, version: &str, how: Listed) {
         let Some(monitor) = self.monitors.get(id) else { return };
         let name = display(&monitor.resource);
-        match listed {
+        match how {
             Listed::First => {
                 debug!("{name} is listed");
                 self.health.set_kind_listed(&name, true);
@@ -208,12 +214,9 @@ impl Loop<'_> {
         }
     }
 
-    /// S7: nothing that was seen absent is believed any more, nothing is begun until everything has been listed anew,
-    /// and attempts under way are void.
+    /// S7: nothing that was seen absent is believed any more and attempts under way are void ([`Loop::seen`] has seen to
+    /// that); nothing is begun until everything has been listed anew.
     fn start_again(&mut self) {
-        self.shared.pause();
-        self.shared.state().forget_proofs(&mut self.effects);
-        self.shared.apply(&mut self.effects);
         self.monitors.restart_all();
         self.health.set_not_ready("the server's data was restored: listing everything anew");
         self.first_lists_due = after(FIRST_LISTS_WITHIN);
@@ -222,9 +225,12 @@ impl Loop<'_> {
     fn found(&mut self, finding: &Finding) {
         debug!("{finding:?}");
         let mut state = self.shared.state();
-        match finding {
-            Finding::Absent(coordinate) => state.virtual_delete(coordinate, &mut self.effects),
-            Finding::Impossible(coordinate) => state.reconsider(coordinate, &mut self.effects),
+        match &finding.fact {
+            Fact::Absent(coordinate) | Fact::Impossible(coordinate) if finding.era != state.era() => {
+                self.effects.push(Effect::AttemptToDelete(coordinate.uid.clone()));
+            }
+            Fact::Absent(coordinate) => state.virtual_delete(coordinate, &mut self.effects),
+            Fact::Impossible(coordinate) => state.reconsider(coordinate, &mut self.effects),
         }
         drop(state);
         self.shared.apply(&mut self.effects);

@@ -24,7 +24,16 @@ const RELEASES_IN_PARALLEL: usize = 16;
 
 /// What a worker found that only the event loop may tell the graph (G2).
 #[derive(Debug)]
-pub enum Finding {
+pub struct Finding {
+    /// The [`State::era`] in which it was found; in another one it proves nothing (S7).
+    pub era: u64,
+    /// What was found.
+    pub fact: Fact,
+}
+
+/// See [`Finding`].
+#[derive(Debug)]
+pub enum Fact {
     /// Nothing exists at this coordinate (G9).
     Absent(Coordinate),
     /// Nothing can exist at this coordinate of a virtual node (D6).
@@ -184,6 +193,8 @@ fn work(shared: &Shared, queue: &Queue<Uid>, attempt: fn(&Shared, Uid) -> Option
             return;
         }
         let uid = (*item).clone();
+        // An attempt that outlives its era ends with a retry, so that this is the era of its outcome.
+        let era = shared.state().era();
         // A panic fails the attempt, not the worker: the item is tried again later, and the others go on.
         let outcome = catch_unwind(AssertUnwindSafe(|| attempt(shared, uid.clone()))).unwrap_or_else(|_| {
             error!("a fault in this program: the attempt at {uid} panicked");
@@ -196,7 +207,7 @@ fn work(shared: &Shared, queue: &Queue<Uid>, attempt: fn(&Shared, Uid) -> Option
             Outcome::RetryAfter(delay, _) => item.requeue_after(delay),
             outcome => {
                 item.finish_ok();
-                settle(shared, outcome);
+                settle(shared, era, outcome);
             }
         }
     }
@@ -215,12 +226,13 @@ fn say(uid: &Uid, outcome: &Outcome, failures: u32) {
     }
 }
 
-fn settle(shared: &Shared, outcome: Outcome) {
+fn settle(shared: &Shared, era: u64, outcome: Outcome) {
+    // The loop ends before the workers do only when the program stops.
+    let tell = |fact| _ = shared.findings.send(Finding { era, fact });
     match outcome {
         Outcome::Enqueue(uids) => uids.into_iter().for_each(|uid| shared.to_delete.add(uid)),
-        // The loop ends before the workers do only when the program stops.
-        Outcome::VirtuallyDeleted(coordinate) => _ = shared.findings.send(Finding::Absent(coordinate)),
-        Outcome::Impossible(coordinate) => _ = shared.findings.send(Finding::Impossible(coordinate)),
+        Outcome::VirtuallyDeleted(coordinate) => tell(Fact::Absent(coordinate)),
+        Outcome::Impossible(coordinate) => tell(Fact::Impossible(coordinate)),
         Outcome::Forget(_) | Outcome::WaitForKind { .. } | Outcome::Retry(_) | Outcome::RetryAfter(..) => {}
     }
 }
