@@ -35,10 +35,23 @@ pub enum Change {
     Deleted(ObjectMeta),
     /// The list is complete, at this version of the server's data.
     ListDone(String),
+    /// Nothing else happened up to this version of the server's data.
+    Bookmark(String),
     /// List or watch failed and will be tried again.
     Failed(Error),
     /// The reader has ended by a fault of its own; nothing more comes from it.
     Died,
+}
+
+impl Change {
+    /// At which version of the server's data an event or a bookmark was.
+    pub fn version(&self) -> Option<&str> {
+        match self {
+            Change::Seen(meta) | Change::Deleted(meta) => Some(&meta.resource_version),
+            Change::Bookmark(version) => Some(version),
+            Change::ListStarted | Change::ListDone(_) | Change::Failed(_) | Change::Died => None,
+        }
+    }
 }
 
 /// A change and the watch that saw it.
@@ -68,9 +81,9 @@ pub struct Monitor {
     id: MonitorId,
     is_synced: bool,
     last_error: Option<String>,
-    /// The highest version of the server's data that a list has shown.
+    /// The newest version of the server's data that a list, an event or a bookmark has shown.
     version: u64,
-    /// How often that version went back.
+    /// How often a list was older than that.
     restores: u32,
     missing_since: Option<Instant>,
     /// The server answered that the path is not served. When discovery says that it is, a fresh reader starts at once
@@ -152,8 +165,7 @@ impl Monitors {
         let Some(monitor) = self.get_mut(id) else { return Listed::Again };
         monitor.last_error = None;
         monitor.is_unserved = false;
-        // Versions are opaque to clients but for this one purpose: kube-apiserver's count upwards (KEP-5504).
-        let version = version.parse().unwrap_or(monitor.version);
+        let version = parse_version(version).unwrap_or(monitor.version);
         let mut went_back = version < std::mem::replace(&mut monitor.version, version);
         if went_back {
             monitor.restores += 1;
@@ -170,6 +182,14 @@ impl Monitors {
             (true, _) => Listed::WentBack,
             (false, true) => Listed::First,
             (false, false) => Listed::Again,
+        }
+    }
+
+    /// Notes at which version of the server's data an event or a bookmark was. The list after it may be newer than the
+    /// list before and still older than this: then the server has gone back.
+    pub fn saw(&mut self, id: MonitorId, version: &str) {
+        if let (Some(monitor), Some(version)) = (self.get_mut(id), parse_version(version)) {
+            monitor.version = monitor.version.max(version);
         }
     }
 
@@ -411,6 +431,11 @@ pub fn display(resource: &ApiResource) -> String {
     }
 }
 
+/// Versions are opaque to clients but for one purpose, to see which is older: kube-apiserver's count upwards (KEP-5504).
+fn parse_version(version: &str) -> Option<u64> {
+    version.parse().ok()
+}
+
 /// Differs from process to process and from start to start.
 fn seed() -> u64 {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -437,7 +462,7 @@ fn forward(changes: &Sender<Seen>, monitor: MonitorId, event: &WatchEvent<'_>) -
         WatchEvent::Listed(meta) | WatchEvent::Applied(meta) => Change::Seen(meta.to_owned()),
         WatchEvent::Deleted(meta) => Change::Deleted(meta.to_owned()),
         WatchEvent::ListDone { resource_version } => Change::ListDone((*resource_version).to_owned()),
-        WatchEvent::Bookmark { .. } => return ControlFlow::Continue(()),
+        WatchEvent::Bookmark { resource_version } => Change::Bookmark((*resource_version).to_owned()),
         WatchEvent::Failed(error) => Change::Failed((*error).clone()),
     };
     match changes.send(Seen { monitor, change }) {
@@ -489,6 +514,20 @@ mod tests {
             }
         }
         assert_eq!(restores, RESTORES_MAX);
+    }
+
+    #[test]
+    fn s7_a_list_that_is_older_than_an_event_before_it_is_a_restore() {
+        let (mut monitors, _, _changes) = one_watch();
+        let id = id(&monitors);
+        assert_eq!(monitors.listed(id, "10"), Listed::First);
+        monitors.saw(id, "20");
+        monitors.saw(id, "19");
+        monitors.saw(id, "not a number");
+        assert_eq!(monitors.listed(id, "20"), Listed::Again);
+        monitors.saw(id, "30");
+        assert_eq!(monitors.listed(id, "25"), Listed::WentBack);
+        assert_eq!(monitors.listed(id, "25"), Listed::Again);
     }
 
     #[test]

@@ -153,6 +153,9 @@ impl Loop<'_> {
         let more = changes.try_iter().take(CHANGES_AT_ONCE - 1);
         for Seen { monitor, change } in std::iter::once(first).chain(more) {
             self.applied.fetch_add(1, Ordering::Relaxed);
+            if let Some(version) = change.version() {
+                self.monitors.saw(monitor, version);
+            }
             // What an ended watch still had under way is void: its objects may be unserved by now.
             let Some(watched) = self.monitors.get(monitor) else { continue };
             if watched.defines_resources() && matches!(change, Change::Seen(_) | Change::Deleted(_)) {
@@ -178,6 +181,7 @@ impl Loop<'_> {
                     }
                     listed.push((monitor, version, how));
                 }
+                Change::Bookmark(_) => {}
                 Change::Died => self.monitors.died(monitor),
                 Change::Failed(error) => {
                     watch_failed(&mut self.monitors, &self.shared.metrics, monitor, &error);

@@ -8,6 +8,7 @@ mod process;
 mod watching;
 mod world;
 
+mod collecting;
 mod deletion;
 mod evidence;
 mod idle;

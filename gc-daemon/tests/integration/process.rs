@@ -85,6 +85,13 @@ impl Daemon {
         self.log.lock().unwrap().iter().filter(|line| line.contains(text)).count()
     }
 
+    /// The message of the first line that contains a text, without time and place.
+    pub fn first_line_with(&self, text: &str) -> String {
+        let log = self.log.lock().unwrap();
+        let line = log.iter().find(|line| line.contains(text)).expect("it was said");
+        line[line.find(text).unwrap()..].to_owned()
+    }
+
     /// SIGTERM, by the shell's own `kill`: the standard library has none.
     pub fn terminate(&mut self) {
         let kill = format!("kill -TERM {}", self.child.id());

@@ -1,6 +1,6 @@
 //! A simulated API server with a daemon beside it.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use expect_test::Expect;
 use gc_tests::http::Front;
@@ -17,7 +17,7 @@ pub struct World {
     pub daemon: Daemon,
     pub front: Front,
     flags: Vec<String>,
-    fences: Cell<u32>,
+    fences: AtomicU32,
 }
 
 impl World {
@@ -41,7 +41,12 @@ impl World {
         tell(&mut server);
         let front = Front::start(server).unwrap();
         let daemon = Daemon::start(&front.url(), flags);
-        World { daemon, front, flags: flags.iter().map(ToString::to_string).collect(), fences: Cell::new(0) }
+        World {
+            daemon,
+            front,
+            flags: flags.iter().map(ToString::to_string).collect(),
+            fences: AtomicU32::new(0),
+        }
     }
 
     /// A new process in the place of the old one, which has ended or is killed.
@@ -113,8 +118,7 @@ impl World {
     /// A dependent of nobody comes and is collected: what came before it has been seen by then. Another cluster-wide
     /// order than that of one watch there is not, so pass the kind that matters.
     pub fn fence(&self, kind: &str) {
-        let number = self.fences.get() + 1;
-        self.fences.set(number);
+        let number = self.fences.fetch_add(1, Ordering::Relaxed);
         let object = format!("{kind}/fence-{number} @fence");
         self.load(&format!("{object} owners=[{kind}/nobody#nobody-{number}]"));
         self.until("the fence has gone", |world| {

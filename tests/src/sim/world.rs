@@ -13,6 +13,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -84,18 +85,20 @@ impl ApiServer {
     /// object is marked with `~`.
     pub fn show(&self) -> String {
         let state = &self.registry.state;
+        let known: HashSet<&str> =
+            state.stores.values().flat_map(|s| s.objects.values()).map(|o| object::uid(o)).collect();
         let mut out = String::new();
         for resource in state.resources.iter().filter(|r| r.group != "events.k8s.io") {
             for object in state.list(resource, "") {
                 if resource.plural != "namespaces" || object::being_deleted(&object) {
-                    out.push_str(&self.show_object(resource, &object));
+                    out.push_str(&self.show_object(resource, &object, &known));
                 }
             }
         }
         out
     }
 
-    fn show_object(&self, resource: &Resource, object: &Value) -> String {
+    fn show_object(&self, resource: &Resource, object: &Value, known: &HashSet<&str>) -> String {
         let mut line = format!("{}/{}", short(resource), object::name(object));
         let mut add = |text: &str| {
             // Writing to a String cannot fail.
@@ -106,7 +109,7 @@ impl ApiServer {
             add(&format!("@{namespace}"));
         }
         let owners = object::meta(object, "ownerReferences").and_then(Value::as_array);
-        let owners: Vec<String> = owners.into_iter().flatten().map(|o| self.show_owner(o)).collect();
+        let owners: Vec<String> = owners.into_iter().flatten().map(|o| self.show_owner(o, known)).collect();
         if !owners.is_empty() {
             add(&format!("owners=[{}]", owners.join(", ")));
         }
@@ -121,17 +124,14 @@ impl ApiServer {
         line
     }
 
-    fn show_owner(&self, owner: &Value) -> String {
+    fn show_owner(&self, owner: &Value, known: &HashSet<&str>) -> String {
         let text = |key: &str| owner.get(key).and_then(Value::as_str).unwrap_or_default();
         let flag = |key: &str, mark: &'static str| {
             if owner.get(key) == Some(&Value::Bool(true)) { mark } else { "" }
         };
         let resource = self.registry.state.resources.iter().find(|r| r.kind == text("kind"));
         let kind = resource.map_or_else(|| text("kind").to_lowercase(), |r| short(r).to_string());
-        let state = &self.registry.state;
-        let known =
-            state.stores.values().flat_map(|s| s.objects.values()).any(|o| object::uid(o) == text("uid"));
-        let dangling = if known { "" } else { "~" };
+        let dangling = if known.contains(text("uid")) { "" } else { "~" };
         let marks = [flag("controller", "*"), flag("blockOwnerDeletion", "!"), dangling].concat();
         format!("{kind}/{}{marks}", text("name"))
     }
