@@ -19,6 +19,9 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// `VeryShortWatchError`).
 const WATCH_MIN: Duration = Duration::from_secs(1);
 
+/// A watch that ends this much before its time still ended because its time was over.
+const WATCH_END_TOLERANCE: Duration = Duration::from_secs(2);
+
 /// A watch that held this long has succeeded, even if nothing happened on it.
 const WATCH_STABLE: Duration = Duration::from_secs(10);
 
@@ -38,8 +41,8 @@ enum Phase {
     StreamedList,
     /// To watch from `Plan::resource_version`.
     Watch,
-    /// To ask what version the server is at: the connection was lost or a watch was silent, and a server that was
-    /// restored from a backup is silent until its versions have passed ours (spec S7).
+    /// To ask what version the server is at: the connection was lost, or a watch ended before its time or without a
+    /// word. A server that was restored from a backup is silent until its versions have passed ours (spec S7).
     Probe,
 }
 
@@ -84,6 +87,8 @@ pub(super) struct Plan {
     /// How often in a row, without progress between them, the version to watch from had expired.
     expiries: u32,
     wait: Option<Duration>,
+    /// How long the present watch was to last.
+    asked: Duration,
     stream_lists: bool,
     /// The server refused the metadata forms.
     plain_accept: bool,
@@ -100,6 +105,7 @@ impl Plan {
             failures: 0,
             expiries: 0,
             wait: None,
+            asked: Duration::ZERO,
             stream_lists: options.stream_lists,
             plain_accept: false,
             watch_timeout_s: options.watch_timeout_s.clone(),
@@ -120,6 +126,7 @@ impl Plan {
             return Step::Wait(wait);
         }
         let timeout_s = self.random.within(&self.watch_timeout_s);
+        self.asked = Duration::from_secs(timeout_s);
         match &self.phase {
             Phase::List { continue_token, .. } => Step::ListPage { continue_token: continue_token.clone() },
             Phase::StreamedList => Step::StreamList { timeout_s },
@@ -186,11 +193,13 @@ impl Plan {
         if saw_something || lasted >= WATCH_STABLE {
             self.progress();
         }
-        if !saw_something {
+        // A server that stops ends its watches in good order. Who answers next may be in another state (spec S7).
+        let is_early = lasted + WATCH_END_TOLERANCE < self.asked;
+        if !saw_something || is_early {
             self.phase = Phase::Probe;
-            if lasted < WATCH_MIN {
-                self.back_off(None);
-            }
+        }
+        if !saw_something && lasted < WATCH_MIN {
+            self.back_off(None);
         }
     }
 

@@ -108,8 +108,10 @@ fn s5_lists_in_pages_and_watches_from_there() {
          page 5
          saw 6
          saw 9
+         ended 200
          ended 130
-         ended 130 silent
+         probed 9
+         ended 200 silent
          probed 12",
         &expect![[r#"
             start: list ""
@@ -118,8 +120,10 @@ fn s5_lists_in_pages_and_watches_from_there() {
             page 5: watch 5
             saw 6:
             saw 9:
-            ended 130: watch 9
-            ended 130 silent: probe
+            ended 200: watch 9
+            ended 130: probe
+            probed 9: watch 9
+            ended 200 silent: probe
             probed 12: watch 9
         "#]],
     );
@@ -346,7 +350,10 @@ fn s7_a_server_that_went_back_is_listed_anew() {
          back
          page 30
          failed transport
-         probed 30",
+         probed 30
+         saw 45
+         ended 7
+         probed 31",
         &expect![[r#"
             start: list ""
             page 50: watch 50
@@ -360,19 +367,22 @@ fn s7_a_server_that_went_back_is_listed_anew() {
             page 30: watch 30
             failed transport: wait 284 ms, probe
             probed 30: watch 30
+            saw 45:
+            ended 7: probe
+            probed 31: list ""
         "#]],
     );
     // Versions that are no numbers cannot be compared.
     check(
-        "page x/2\nfailed transport\nprobed x/1\nsaw x/0\nended 20",
+        "page x/2\nfailed transport\nprobed x/1\nsaw x/0\nended 200",
         &expect![[r#"
-        start: list ""
-        page x/2: watch x/2
-        failed transport: wait 282 ms, probe
-        probed x/1: watch x/2
-        saw x/0:
-        ended 20: watch x/0
-    "#]],
+            start: list ""
+            page x/2: watch x/2
+            failed transport: wait 282 ms, probe
+            probed x/1: watch x/2
+            saw x/0:
+            ended 200: watch x/0
+        "#]],
     );
 }
 
@@ -385,6 +395,7 @@ fn s5_a_watch_that_ends_at_once_is_a_failure_and_one_that_held_is_none() {
          ended 0.2 silent
          probed 5
          ended 0.2
+         probed 5
          failed late transport
          probed 5
          failed late transport",
@@ -395,10 +406,11 @@ fn s5_a_watch_that_ends_at_once_is_a_failure_and_one_that_held_is_none() {
             probed 5: watch 5
             ended 0.2 silent: wait 659 ms, probe
             probed 5: watch 5
-            ended 0.2: watch 5
-            failed late transport: wait 499 ms, probe
+            ended 0.2: probe
             probed 5: watch 5
-            failed late transport: wait 388 ms, probe
+            failed late transport: wait 274 ms, probe
+            probed 5: watch 5
+            failed late transport: wait 470 ms, probe
         "#]],
     );
 }
@@ -420,12 +432,12 @@ fn s5_streamed_lists_fall_back_where_they_are_refused_or_never_complete() {
         start: stream list
         listed 5:
         saw 6:
-        ended 120: watch 6
+        ended 200: watch 6
         failed 410: stream list
         listed 9:
-        ended 120: watch 9
+        ended 200: watch 9
     "#]]
-    .assert_eq(&trace(&options, "listed 5\nsaw 6\nended 120\nfailed 410\nlisted 9\nended 120"));
+    .assert_eq(&trace(&options, "listed 5\nsaw 6\nended 200\nfailed 410\nlisted 9\nended 200"));
     expect![[r#"
         start: stream list
         failed 422: list ""
