@@ -100,6 +100,7 @@ impl DeleteAttempt {
     /// Takes the reply to the last request and gives the next one, or the outcome. `now` is the time since any fixed
     /// moment, the same for all attempts on this state.
     pub fn step(&mut self, state: &mut State, now: Duration, reply: Option<Reply>) -> Step {
+        state.tell_time(now);
         let stage = std::mem::replace(&mut self.stage, Stage::Start);
         let is_void = *self.era.get_or_insert(state.era()) != state.era();
         let step = match (stage, plausible(reply)) {

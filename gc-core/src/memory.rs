@@ -14,12 +14,20 @@ use hashbrown::HashMap;
 pub struct Coordinates {
     /// By UID first, so that a look-up needs no owned coordinate; a UID has more than one coordinate only when
     /// somebody wrote a wrong one.
-    by_uid: HashMap<Uid, Vec<(Coordinate, u64)>>,
+    by_uid: HashMap<Uid, Vec<Entry>>,
     /// In order of use, with stale entries that are skipped; never longer than twice the capacity.
     order: VecDeque<(Coordinate, u64)>,
     len: usize,
     capacity: usize,
     clock: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    coordinate: Coordinate,
+    used: u64,
+    /// When it was last inserted.
+    since: Duration,
 }
 
 /// A coordinate with more text than this is not remembered: kind, name and UID of a reference may be anything of up to
@@ -42,22 +50,32 @@ impl Coordinates {
         self.len == 0
     }
 
-    /// Remembers a coordinate, or marks it as just used.
-    pub fn insert(&mut self, coordinate: Coordinate) {
-        if COORDINATE_BYTES_MAX < text_bytes(&coordinate) || self.touch(&coordinate) {
+    /// Remembers a coordinate as of `now`, and marks it as just used.
+    pub fn insert(&mut self, coordinate: Coordinate, now: Duration) {
+        if COORDINATE_BYTES_MAX < text_bytes(&coordinate) {
+            return;
+        }
+        if let Some(entry) = self.touch(&coordinate) {
+            entry.since = now;
             return;
         }
         if self.len == self.capacity {
             self.evict();
         }
         self.note_use(&coordinate);
-        self.by_uid.entry(coordinate.uid.clone()).or_default().push((coordinate, self.clock));
+        let entries = self.by_uid.entry(coordinate.uid.clone()).or_default();
+        entries.push(Entry { coordinate, used: self.clock, since: now });
         self.len += 1;
     }
 
     /// Whether exactly this coordinate is remembered; marks it as just used.
     pub fn contains(&mut self, coordinate: &Coordinate) -> bool {
-        self.touch(coordinate)
+        self.touch(coordinate).is_some()
+    }
+
+    /// Since when exactly this coordinate is remembered; marks it as just used.
+    pub fn since(&mut self, coordinate: &Coordinate) -> Option<Duration> {
+        self.touch(coordinate).map(|entry| entry.since)
     }
 
     /// Whether any coordinate with this UID is remembered.
@@ -77,12 +95,13 @@ impl Coordinates {
         *self = Coordinates::new(self.capacity);
     }
 
-    fn touch(&mut self, coordinate: &Coordinate) -> bool {
-        let Some(entries) = self.by_uid.get_mut(&coordinate.uid) else { return false };
-        let Some(entry) = entries.iter_mut().find(|(known, _)| known == coordinate) else { return false };
-        entry.1 = self.clock + 1;
+    fn touch(&mut self, coordinate: &Coordinate) -> Option<&mut Entry> {
+        let entries = self.by_uid.get(&coordinate.uid)?;
+        let place = entries.iter().position(|known| known.coordinate == *coordinate)?;
         self.note_use(coordinate);
-        true
+        let entry = self.by_uid.get_mut(&coordinate.uid)?.get_mut(place)?;
+        entry.used = self.clock;
+        Some(entry)
     }
 
     fn note_use(&mut self, coordinate: &Coordinate) {
@@ -96,7 +115,7 @@ impl Coordinates {
     fn evict(&mut self) {
         while let Some((coordinate, used)) = self.order.pop_front() {
             let Some(entries) = self.by_uid.get_mut(&coordinate.uid) else { continue };
-            let Some(i) = entries.iter().position(|(known, at)| *known == coordinate && *at == used) else {
+            let Some(i) = entries.iter().position(|e| e.used == used && e.coordinate == coordinate) else {
                 continue;
             };
             entries.swap_remove(i);
@@ -113,7 +132,7 @@ impl Coordinates {
         self.order.retain(|(coordinate, used)| {
             by_uid
                 .get(&coordinate.uid)
-                .is_some_and(|entries| entries.iter().any(|(known, at)| known == coordinate && at == used))
+                .is_some_and(|entries| entries.iter().any(|e| e.used == *used && e.coordinate == *coordinate))
         });
     }
 }
@@ -184,7 +203,7 @@ mod tests {
     #[test]
     fn g10_the_key_is_the_whole_coordinate() {
         let mut absent = Coordinates::new(10);
-        absent.insert(at("b", "u"));
+        absent.insert(at("b", "u"), Duration::ZERO);
         assert!(absent.contains(&at("b", "u")));
         assert!(!absent.contains(&at("a", "u")), "kubernetes/kubernetes#65200");
         assert!(!absent.contains(&at("", "u")));
@@ -193,10 +212,10 @@ mod tests {
     #[test]
     fn g10_the_least_recently_used_goes_first() {
         let mut absent = Coordinates::new(2);
-        absent.insert(at("a", "1"));
-        absent.insert(at("a", "2"));
+        absent.insert(at("a", "1"), Duration::ZERO);
+        absent.insert(at("a", "2"), Duration::ZERO);
         assert!(absent.contains(&at("a", "1")));
-        absent.insert(at("a", "3"));
+        absent.insert(at("a", "3"), Duration::ZERO);
         assert_eq!(absent.len(), 2);
         assert!(absent.contains(&at("a", "1")) && !absent.contains(&at("a", "2")));
     }
@@ -205,7 +224,7 @@ mod tests {
     fn g10_memory_stays_bounded_under_use() {
         let mut absent = Coordinates::new(100);
         for i in 0..10_000 {
-            absent.insert(at("a", &i.to_string()));
+            absent.insert(at("a", &i.to_string()), Duration::ZERO);
             absent.contains(&at("a", &(i / 2).to_string()));
         }
         assert_eq!(absent.len(), 100);
@@ -218,7 +237,7 @@ mod tests {
     fn g10_what_is_remembered_and_forgotten_in_turn_leaves_nothing_behind() {
         let mut absent = Coordinates::new(100);
         for _ in 0..10_000 {
-            absent.insert(at("a", "u"));
+            absent.insert(at("a", "u"), Duration::ZERO);
             absent.remove_uid(&Uid::new("u"));
         }
         assert!(absent.is_empty() && absent.order.len() <= 200);
@@ -227,8 +246,8 @@ mod tests {
     #[test]
     fn g10_huge_coordinates_are_not_remembered() {
         let mut absent = Coordinates::new(100);
-        absent.insert(at("a", &"u".repeat(COORDINATE_BYTES_MAX)));
-        absent.insert(Coordinate { name: "n".repeat(COORDINATE_BYTES_MAX), ..at("a", "u") });
+        absent.insert(at("a", &"u".repeat(COORDINATE_BYTES_MAX)), Duration::ZERO);
+        absent.insert(Coordinate { name: "n".repeat(COORDINATE_BYTES_MAX), ..at("a", "u") }, Duration::ZERO);
         assert!(absent.is_empty());
     }
 

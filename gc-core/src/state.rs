@@ -23,6 +23,10 @@ pub struct Options {
     pub absence_confirmations: u32,
     /// The least time between two such reads, and the time given to a watch that lags behind them.
     pub confirm_delay: Duration,
+    /// For how long a proof of absence is believed without being read again. A server that is restored from a backup is
+    /// away for longer than this, so that no proof of before condemns what lives again, noticed or not (S7). An owner
+    /// whose dependents take longer to go costs one more read each time.
+    pub proof_age_max: Duration,
 }
 
 impl Default for Options {
@@ -32,6 +36,7 @@ impl Default for Options {
             orphaned_owners_max: 5_000,
             absence_confirmations: 1,
             confirm_delay: Duration::from_secs(2),
+            proof_age_max: Duration::from_secs(5),
         }
     }
 }
@@ -53,6 +58,8 @@ pub struct State {
     json_merge_only: HashSet<Arc<Resource>>,
     absence_unconfirmed_total: u64,
     era: u64,
+    /// The latest time that anybody told.
+    now: Duration,
     options: Options,
 }
 
@@ -93,8 +100,15 @@ impl State {
             json_merge_only: HashSet::new(),
             absence_unconfirmed_total: 0,
             era: 0,
+            now: Duration::ZERO,
             options,
         }
+    }
+
+    /// Tells the time: since any fixed moment, the same one for all attempts. What is proved absent from here on is
+    /// proved at this time; a proof that is taken for older than it is costs a read.
+    pub fn tell_time(&mut self, now: Duration) {
+        self.now = self.now.max(now);
     }
 
     /// The ownership graph, to be asked.
@@ -239,7 +253,7 @@ impl State {
                 }
                 Effect::AttemptToOrphan(uid) => {
                     if let Some(node) = self.graph.get(uid) {
-                        self.orphaned.insert(node.coordinate());
+                        self.orphaned.insert(node.coordinate(), self.now);
                     }
                     i += 1;
                 }
@@ -258,7 +272,7 @@ impl State {
         if namespaced == Some(true) && coordinate.namespace.is_empty() {
             return;
         }
-        self.absent.insert(coordinate);
+        self.absent.insert(coordinate, self.now);
     }
 
     /// Where the object with this coordinate is served; `None` when its kind is not, when it is namespaced and the
@@ -282,7 +296,8 @@ impl State {
             uid: Uid::new(&reference.uid),
         };
         let Some(resource) = self.kinds.resolve(&reference.api_version, &reference.kind).cloned() else {
-            // The kind is not served any more, but a watch may have seen the owner go while it was.
+            // The kind is not served any more, but a watch may have seen the owner go while it was. Nothing can be read
+            // again, and no restore can have brought back the object of a kind that is not served.
             for namespace in [item_namespace, ""] {
                 let owner = coordinate(namespace);
                 if self.orphaned.contains(&owner) {
@@ -307,7 +322,11 @@ impl State {
             if !waits {
                 return Known::Class(Class::Solid);
             }
-        } else if self.absent.contains(&owner) {
+        } else if self
+            .absent
+            .since(&owner)
+            .is_some_and(|at| self.now.saturating_sub(at) <= self.options.proof_age_max)
+        {
             return Known::Class(Class::Dangling);
         }
         Known::Ask(Target { resource, namespace: owner.namespace, name: owner.name })
@@ -341,7 +360,7 @@ impl State {
 
     /// Remembers that a read proved an owner absent.
     pub(crate) fn owner_is_absent(&mut self, coordinate: Coordinate) {
-        self.absent.insert(coordinate);
+        self.absent.insert(coordinate, self.now);
     }
 
     /// A read showed an object with this UID alive, whatever was believed of it: a watch that has not shown it yet can

@@ -91,9 +91,12 @@ impl Shared {
         }
     }
 
-    /// The one lock. It is held for microseconds and never across a request.
+    /// The one lock. It is held for microseconds and never across a request. Whoever takes it tells the time, which is
+    /// when what follows is seen.
     pub fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        let mut state = lock(&self.state);
+        state.tell_time(self.now());
+        state
     }
 
     /// Puts effects where they belong.

@@ -812,3 +812,38 @@ fn s7_an_owner_that_a_read_shows_alive_is_no_longer_absent() {
     "#]]
     .assert_eq(&world.transcript());
 }
+
+#[test]
+fn s7_a_proof_that_has_aged_is_read_again() {
+    // The server was restored, and nothing has shown that yet.
+    let world = "
+        both cm/owner @ns uid=o
+        both cm/first @ns uid=f owners=[cm/owner#o]
+        both cm/child @ns uid=c owners=[cm/owner#o]
+        gone cm/owner @ns uid=o";
+    let mut world = World::new(world);
+    world.attempt("f");
+    world.now += Options::default().proof_age_max + Duration::from_millis(1);
+    world.attempt("c");
+    expect![[r#"
+        read configmaps ns/first -> uid=f rv=1
+        delete configmaps ns/first uid=f rv=1 Background -> ok
+        = deleted (Background)
+        read configmaps ns/child -> uid=c rv=1
+        read configmaps ns/owner -> uid=o rv=1
+        = has an owner that lives
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+#[test]
+fn s7_a_proof_that_is_read_again_is_young_again() {
+    let mut world = World::new(
+        "both cm/child @ns uid=c owners=[cm/owner#o]
+         both cm/other @ns uid=d owners=[cm/owner#o]",
+    );
+    world.attempt("c");
+    world.now += Options::default().proof_age_max;
+    world.attempt("d");
+    assert_eq!(world.transcript().matches("read configmaps ns/owner").count(), 1);
+}

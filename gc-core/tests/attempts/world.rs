@@ -211,6 +211,7 @@ impl World {
             transcript: String::new(),
         };
         world.look_again();
+        world.state.tell_time(world.now);
         for line in text.lines() {
             world.line(&words(line));
         }
