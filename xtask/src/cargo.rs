@@ -17,10 +17,23 @@ use crate::failure::{Doing, Failure};
 ///
 /// When it does not build; cargo has then said why on stderr.
 pub fn build_daemon() -> Result<PathBuf, Failure> {
-    eprintln!("building gc-daemon");
+    build("dev")
+}
+
+/// Builds `gc-daemon` as it is shipped and gives the path of the binary.
+///
+/// # Errors
+///
+/// As for [`build_daemon`].
+pub fn build_release_daemon() -> Result<PathBuf, Failure> {
+    build("release")
+}
+
+fn build(profile: &str) -> Result<PathBuf, Failure> {
+    eprintln!("building gc-daemon ({profile})");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--package", "gc-daemon", "--bin", "gc-daemon"]);
+    command.args(["build", "--quiet", "--package", "gc-daemon", "--bin", "gc-daemon", "--profile", profile]);
     command.args(["--message-format", "json-render-diagnostics"]).current_dir(dirs::workspace());
     // Standard output is read to its end, so the pipe cannot fill up; the diagnostics go to the person.
     let output = command

@@ -22,6 +22,8 @@ pub enum Command {
     Rig(Rig),
     /// Run the end-to-end suite against a real API server
     E2e(E2e),
+    /// Run Kubernetes' own tests of garbage collection against the daemon
+    Conformance(Conformance),
     /// Run the collector, users and a simulated API server in one thread, with everything that happens chosen by seeds
     Simulate(Simulate),
 }
@@ -100,6 +102,26 @@ pub struct Simulate {
     /// How long an idle collector is watched, in virtual minutes
     #[arg(long, value_name = "M")]
     pub idle_minutes: Option<u64>,
+}
+
+/// `cargo xtask conformance`
+#[derive(Args, Debug)]
+pub struct Conformance {
+    /// Run only the specs whose full text this regular expression (Go's) matches
+    #[arg(long, value_name = "REGEX", default_value = "Garbage collector")]
+    pub focus: String,
+    /// Leave the logs of the servers, the collector and the suite where they are
+    #[arg(long)]
+    pub keep: bool,
+    /// Try this gc-daemon instead of building one
+    #[arg(long, value_name = "FILE")]
+    pub daemon: Option<PathBuf>,
+    /// The seed of the specs' order, printed at the start of each run
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u32>,
+    /// Who collects; `reference` is kube-controller-manager's own controller, to try the set-up itself
+    #[arg(long, value_enum, default_value = "daemon")]
+    pub collector: CollectorKind,
 }
 
 /// Where the API server comes from.

@@ -1,11 +1,12 @@
 //! What the repository does with itself: `cargo xtask demo`, `cargo xtask rig`, `cargo xtask e2e`,
-//! `cargo xtask simulate`.
+//! `cargo xtask simulate`, `cargo xtask conformance`.
 
 #![forbid(unsafe_code)]
 
 mod api;
 mod cargo;
 mod collector;
+mod conformance;
 mod demo;
 mod dirs;
 mod e2e;
@@ -44,6 +45,7 @@ fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Demo => demo::run(),
         Command::Rig(flags) => rig_command::run(flags),
         Command::E2e(flags) => e2e::run(flags),
+        Command::Conformance(flags) => conformance::run(flags),
         Command::Simulate(flags) => simulate::run(flags),
     }
 }

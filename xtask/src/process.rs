@@ -74,12 +74,21 @@ impl Process {
     ///
     /// When it has ended, or its state cannot be had.
     pub fn check_alive(&mut self) -> Result<(), Failure> {
-        match self.child.try_wait().doing(|| format!("cannot wait for {}", self.name))? {
+        match self.ended()? {
             None => Ok(()),
             Some(status) => {
                 Err(Failure::new(format!("{} ended with {status}\n{}", self.name, self.log_tail())))
             }
         }
+    }
+
+    /// How it ended, once it has.
+    ///
+    /// # Errors
+    ///
+    /// When its state cannot be had.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, Failure> {
+        self.child.try_wait().doing(|| format!("cannot wait for {}", self.name))
     }
 
     /// SIGKILL, and waits for the end.
@@ -106,10 +115,8 @@ impl Process {
     ///
     /// When it still runs at the deadline.
     pub fn wait(&mut self, deadline: Duration) -> Result<ExitStatus, Failure> {
-        let name = self.name.clone();
-        eventually(&format!("{name} ends"), deadline, || {
-            let status = self.child.try_wait().doing(|| format!("cannot wait for {name}"))?;
-            Ok(status.map_or_else(|| Look::NotYet("still running".into()), Look::Done))
+        eventually(&format!("{} ends", self.name), deadline, || {
+            Ok(self.ended()?.map_or_else(|| Look::NotYet("still running".into()), Look::Done))
         })
     }
 

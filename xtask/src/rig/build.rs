@@ -1,4 +1,5 @@
-//! Builds etcd, kube-apiserver and kube-controller-manager from Go modules and keeps them by version.
+//! Builds etcd, kube-apiserver and kube-controller-manager from Go modules and keeps them by version; and Kubernetes'
+//! own end-to-end tests, where they are wanted.
 //!
 //! The recipe is the Go module in `xtask/rig`: its `go.mod` is the one place where versions stand. Which module proxy
 //! is asked, and every other setting of Go, comes from the caller's environment.
@@ -23,6 +24,9 @@ const GO_SUM: &str = include_str!("../../rig/go.sum");
 const ETCD: &str = "go.etcd.io/etcd/server/v3";
 const KUBE_APISERVER: &str = "k8s.io/kubernetes/cmd/kube-apiserver";
 const KUBE_CONTROLLER_MANAGER: &str = "k8s.io/kubernetes/cmd/kube-controller-manager";
+const SERVERS: [&str; 3] = [ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER];
+/// A package of tests, built by `go test -c`.
+const E2E: &str = "k8s.io/kubernetes/test/e2e";
 
 /// From nothing it takes about four minutes on two fast cores; ten times that is a hang.
 const BUILD_DEADLINE: Duration = Duration::from_secs(40 * 60);
@@ -79,38 +83,79 @@ pub fn binaries() -> Result<Binaries, Failure> {
     if binaries.are_current() {
         return Ok(binaries);
     }
-    if !is_installed("go") {
-        return Err(Failure::new(
-            "the rig is built with Go, which is not installed: install Go 1.21 or later (it fetches the version \
-             that the rig's go.mod names)",
-        ));
-    }
-    fs::create_dir_all(&rig_dir).doing(|| format!("cannot create {}", rig_dir.display()))?;
+    let _lock = lock(&rig_dir)?;
     // A second build waits for the first one and then finds its result.
-    let lock = File::create(rig_dir.join(".lock")).doing(|| "cannot create the rig's lock file".into())?;
-    lock.lock().doing(|| "cannot lock the rig's directory".into())?;
     if !binaries.are_current() {
         build(&rig_dir, &binaries)?;
     }
     Ok(binaries)
 }
 
+/// Gives Kubernetes' own end-to-end tests as one binary, built first when it is not there yet; it lies beside the
+/// servers of its version and is built anew with them.
+///
+/// # Errors
+///
+/// As for [`binaries`].
+pub fn e2e_test(binaries: &Binaries) -> Result<PathBuf, Failure> {
+    let rig_dir = dirs::workspace().join("target/rig");
+    let path = binaries.dir.join("e2e.test");
+    if path.is_file() {
+        return Ok(path);
+    }
+    let _lock = lock(&rig_dir)?;
+    if path.is_file() {
+        return Ok(path);
+    }
+    eprintln!("rig: building the end-to-end tests of Kubernetes {} (minutes, once)", binaries.version);
+    let source = write_source(&rig_dir)?;
+    refresh_if_stale(&source, &["-test"], &[E2E])?;
+    let unfinished = rig_dir.join("unfinished-e2e.test");
+    let flags = format!("-s -w {}", version_stamp(&binaries.version)?);
+    // Vetting every package that they use would take longer than building them.
+    let mut command =
+        go(&source, &["test", "-c", "-vet=off", "-trimpath", "-mod=readonly", "-ldflags", &flags, "-o"]);
+    command.arg(&unfinished).arg(E2E);
+    run_go_build("e2e.test", command)?;
+    fs::rename(&unfinished, &path).doing(|| format!("cannot move the build to {}", path.display()))?;
+    Ok(path)
+}
+
+/// Fails where Go is missing; otherwise no other build runs while the lock is held.
+fn lock(rig_dir: &Path) -> Result<File, Failure> {
+    if !is_installed("go") {
+        return Err(Failure::new(
+            "the rig is built with Go, which is not installed: install Go 1.21 or later (it fetches the version \
+             that the rig's go.mod names)",
+        ));
+    }
+    fs::create_dir_all(rig_dir).doing(|| format!("cannot create {}", rig_dir.display()))?;
+    let lock = File::create(rig_dir.join(".lock")).doing(|| "cannot create the rig's lock file".into())?;
+    lock.lock().doing(|| "cannot lock the rig's directory".into())?;
+    Ok(lock)
+}
+
+/// A copy of the Go module, where Go may write.
+fn write_source(rig_dir: &Path) -> Result<PathBuf, Failure> {
+    let source = rig_dir.join("src");
+    fs::create_dir_all(&source).doing(|| format!("cannot create {}", source.display()))?;
+    write(&source.join("go.mod"), GO_MOD)?;
+    write(&source.join("go.sum"), GO_SUM)?;
+    Ok(source)
+}
+
 /// Builds into a directory beside the final one and renames it at the end, so that a build that is killed leaves
 /// nothing that looks finished.
 fn build(rig_dir: &Path, binaries: &Binaries) -> Result<(), Failure> {
-    let source = rig_dir.join("src");
+    let source = write_source(rig_dir)?;
     let unfinished = rig_dir.join("unfinished");
     fs::remove_dir_all(&unfinished).ok();
-    for dir in [&source, &unfinished] {
-        fs::create_dir_all(dir).doing(|| format!("cannot create {}", dir.display()))?;
-    }
-    write(&source.join("go.mod"), GO_MOD)?;
-    write(&source.join("go.sum"), GO_SUM)?;
+    fs::create_dir_all(&unfinished).doing(|| format!("cannot create {}", unfinished.display()))?;
 
     let version = &binaries.version;
     eprintln!("rig: building etcd, kube-apiserver and kube-controller-manager {version} (minutes, once)");
     let start = Instant::now();
-    refresh_if_stale(&source)?;
+    refresh_if_stale(&source, &[], &SERVERS)?;
     let flags = format!("-s -w {}", version_stamp(version)?);
     let mut kubernetes =
         go(&source, &["build", "-v", "-trimpath", "-mod=readonly", "-ldflags", &flags, "-o"]);
@@ -131,10 +176,9 @@ fn build(rig_dir: &Path, binaries: &Binaries) -> Result<(), Failure> {
 /// The committed `go.sum` is enough as long as somebody ran `go mod tidy -e` after the last change of versions;
 /// otherwise it is done here, in the copy. `-e`: some packages that only tests of Kubernetes import do not exist as
 /// modules.
-fn refresh_if_stale(source: &Path) -> Result<(), Failure> {
-    let all = [ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER];
+fn refresh_if_stale(source: &Path, flags: &[&str], packages: &[&str]) -> Result<(), Failure> {
     let mut list = go(source, &["list", "-deps", "-mod=readonly", "-f", "{{.ImportPath}}"]);
-    list.args(all);
+    list.args(flags).args(packages);
     eprintln!("rig: fetching modules");
     let Err(stale) = output("go list", list) else { return Ok(()) };
     eprintln!("rig: go.mod and go.sum do not fit, refreshing them ({stale})");
@@ -150,7 +194,8 @@ fn go(source: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// Runs `go build -v`, whose standard error names each package as it is compiled, and tells the progress.
+/// Runs `go build -v`, whose standard error names each package as it is compiled, or `go test -c`, which names none, and
+/// tells the progress.
 fn run_go_build(what: &str, mut command: Command) -> Result<(), Failure> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().doing(|| "cannot start go".into())?;
@@ -163,7 +208,9 @@ fn run_go_build(what: &str, mut command: Command) -> Result<(), Failure> {
         if told.elapsed() >= PROGRESS {
             told = Instant::now();
             let packages = progress.lock().unwrap_or_else(PoisonError::into_inner).packages;
-            eprintln!("rig: {what}: {packages} packages compiled, {} s", start.elapsed().as_secs());
+            let compiled =
+                if packages > 0 { format!("{packages} packages compiled, ") } else { String::new() };
+            eprintln!("rig: {what}: {compiled}{} s", start.elapsed().as_secs());
         }
         let status = child.try_wait().doing(|| "cannot wait for go".into())?;
         Ok(status.map_or_else(|| Look::NotYet("still building".into()), Look::Done))

@@ -19,7 +19,7 @@ use crate::kubeconfig;
 use crate::poll::{Look, eventually};
 use crate::process::{Process, tied};
 
-pub use build::{Binaries, binaries};
+pub use build::{Binaries, binaries, e2e_test};
 
 /// Every deletion with its body, where the preconditions are.
 const AUDIT_POLICY: &str = r#"{
@@ -116,6 +116,11 @@ impl Rig {
             private_key: certificates.join("apiserver.key"),
             admin_kubeconfig: self.admin_kubeconfig(),
         }
+    }
+
+    /// The key that signs the tokens of service accounts, in PEM, for controllers that make such tokens.
+    pub fn service_account_key(&self) -> PathBuf {
+        self.dir.file("service-account.key")
     }
 }
 
