@@ -66,9 +66,11 @@ pub fn discover(client: &Client) -> Result<Discovery, Error> {
 }
 
 /// How a path is asked for, with that `Accept` header.
-type Get<'g> = &'g (dyn Fn(&str, &str) -> Result<Response, Error> + Sync);
+pub type Get<'g> = &'g (dyn Fn(&str, &str) -> Result<Response, Error> + Sync);
 
-fn discover_with(get: Get<'_>) -> Result<Discovery, Error> {
+/// The same over any way to ask; hidden from the documentation, for a simulation without sockets.
+#[doc(hidden)]
+pub fn discover_with(get: Get<'_>) -> Result<Discovery, Error> {
     let mut groups = core_groups(get)?;
     groups.extend(named_groups(get)?);
     fetch_missing(get, &mut groups);

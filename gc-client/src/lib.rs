@@ -20,8 +20,12 @@ pub mod wire;
 
 pub use api::{DeleteOptions, PatchType, Propagation};
 pub use config::{Config, ConfigError};
+#[doc(hidden)]
+pub use discovery::discover_with;
 pub use discovery::{Discovery, discover};
 pub use error::{Error, Status};
 pub use http::{Client, Method, Options, Request, Response, Stream};
 pub use meta::{ApiResource, MetaRef, ObjectMeta, OwnerReference, OwnerReferenceRef};
+#[doc(hidden)]
+pub use watch::plan;
 pub use watch::{Reflector, ReflectorOptions, WatchEvent};

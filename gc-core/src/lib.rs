@@ -17,7 +17,8 @@ pub use kinds::Kinds;
 pub use memory::Coordinates;
 pub use orphan::{OrphanAttempt, OrphanStep, ReleaseAttempt};
 pub use request::{
-    LiveObject, OwnerReference, PatchKind, PatchedField, Propagation, Reply, Request, Resource, Target,
+    LiveObject, OwnerReference, PatchKind, PatchedField, Propagation, Refusal, Reply, Request, Resource,
+    Target,
 };
 pub use state::{Options, State};
 pub use verdict::{Class, Facts, Verdict, verdict};

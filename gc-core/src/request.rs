@@ -162,6 +162,62 @@ pub enum Reply {
     Failed(String),
 }
 
+/// What decisions depend on in an answer that is an error: the parts of a `Status`, empty where it has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusal<'a> {
+    /// The HTTP status code.
+    pub code: u16,
+    /// Whether the body was a `v1` Status at all.
+    pub is_status: bool,
+    /// For example `NotFound`.
+    pub reason: &'a str,
+    /// `details.name`.
+    pub name: &'a str,
+    /// `details.kind`: the plural of the resource, in some servers the kind itself.
+    pub kind: &'a str,
+    /// The server's words, for logs.
+    pub message: &'a str,
+}
+
+impl Reply {
+    /// The reply that an error answer to a request about `target` is. The place where spec D16 is decided: a 404
+    /// proves an object absent only if it is a Status that names this object and its kind.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use gc_core::{Refusal, Reply, Resource, Target};
+    ///
+    /// let pods = Resource {
+    ///     group: "".into(), version: "v1".into(), resource: "pods".into(), kind: "Pod".into(), namespaced: true,
+    /// };
+    /// let target = Target { resource: Arc::new(pods), namespace: "ns".into(), name: "a".into() };
+    /// let named = Refusal { code: 404, is_status: true, reason: "NotFound", name: "a", kind: "pods", message: "" };
+    /// assert_eq!(Reply::refused(&target, &named), Reply::NotFound { proof: true });
+    /// let not_served = Refusal { code: 404, ..Refusal::default() };
+    /// assert_eq!(Reply::refused(&target, &not_served), Reply::NotFound { proof: false });
+    /// ```
+    pub fn refused(target: &Target, refusal: &Refusal<'_>) -> Reply {
+        match refusal.code {
+            404 => Reply::NotFound { proof: refusal.names(target) },
+            409 => Reply::Conflict,
+            415 => Reply::UnsupportedMediaType,
+            422 => Reply::Invalid(refusal.message.to_owned()),
+            _ => Reply::Failed(refusal.message.to_owned()),
+        }
+    }
+}
+
+impl Refusal<'_> {
+    fn names(&self, target: &Target) -> bool {
+        let Resource { resource, kind, .. } = &*target.resource;
+        self.is_status
+            && self.reason == "NotFound"
+            && !target.name.is_empty()
+            && self.name == target.name
+            && (self.kind.eq_ignore_ascii_case(resource) || self.kind.eq_ignore_ascii_case(kind))
+    }
+}
+
 /// A live object's metadata, as the API server just gave it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveObject {

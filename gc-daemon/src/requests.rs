@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use gc_client::{ApiResource, Client, DeleteOptions, Error, ObjectMeta, PatchType, Status};
-use gc_core::{LiveObject, OwnerReference, PatchKind, Propagation, Reply, Request, Resource, Target};
+use gc_core::{
+    LiveObject, OwnerReference, PatchKind, Propagation, Refusal, Reply, Request, Resource, Target,
+};
 
 use crate::metrics::Metrics;
 
@@ -43,21 +45,10 @@ pub fn send(client: &Client, metrics: &Metrics, request: &Request) -> Reply {
 /// The answer that a decision sees in place of an error.
 fn refused(target: &Target, error: Error) -> Reply {
     let Error::Status(status) = error else { return Reply::Failed(error.to_string()) };
-    match status.code {
-        404 => Reply::NotFound { proof: names(&status, target) },
-        409 => Reply::Conflict,
-        415 => Reply::UnsupportedMediaType,
-        422 => Reply::Invalid(status.to_string()),
-        _ => Reply::Failed(status.to_string()),
-    }
-}
-
-/// D16: only a Status that names this object of this kind proves it absent. Servers put the plural of the resource
-/// into `details.kind`, some the kind itself.
-fn names(status: &Status, target: &Target) -> bool {
-    let Resource { resource, kind, .. } = &*target.resource;
-    status.proves_absent(&target.name)
-        && (status.kind.eq_ignore_ascii_case(resource) || status.kind.eq_ignore_ascii_case(kind))
+    let Status { code, is_status, reason, name, kind, .. } = &*status;
+    let message = status.to_string();
+    let (code, is_status) = (*code, *is_status);
+    Reply::refused(target, &Refusal { code, is_status, reason, name, kind, message: &message })
 }
 
 fn live(meta: ObjectMeta) -> Reply {

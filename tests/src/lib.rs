@@ -4,3 +4,4 @@
 pub mod experiment;
 pub mod http;
 pub mod sim;
+pub mod simulation;

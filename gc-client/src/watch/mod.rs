@@ -1,7 +1,8 @@
 //! Lists a resource and watches it, for ever.
 
 mod patience;
-mod plan;
+#[doc(hidden)]
+pub mod plan;
 mod random;
 
 use std::ops::{ControlFlow, RangeInclusive};
@@ -15,7 +16,6 @@ use crate::wire::{Format, ListEnd, WatchReader, WireError, WireEvent, read_list}
 use crate::{ApiResource, Client, Error, MetaRef};
 use patience::{Patience, is_stopped};
 use plan::{Outcome, Plan, Step};
-use random::Random;
 
 /// Metadata in protobuf, else metadata in JSON, else full objects in JSON.
 const ACCEPT_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
@@ -59,6 +59,9 @@ pub enum WatchEvent<'a> {
         /// Never empty.
         resource_version: &'a str,
     },
+    /// The server was asked for its version after a watch had ended, and is not behind what it had shown before: the
+    /// watch goes on from where it was.
+    Resumed,
     /// A list or a watch has failed and will be tried again. Nothing follows from it for any object; a resource that
     /// is no longer served shows itself as a 404 here.
     Failed(&'a Error),
@@ -151,8 +154,7 @@ enum Cut {
 impl Reflector {
     /// A reflector at its beginning; it does nothing until it is [run](Reflector::run).
     pub fn new(client: Client, resource: ApiResource, options: ReflectorOptions) -> Reflector {
-        let random = Random::new(options.seed, &resource.path("", ""));
-        let plan = Plan::new(&options, random);
+        let plan = Plan::of(&options, &resource.path("", ""));
         Reflector { client, resource, options, plan }
     }
 
@@ -162,7 +164,7 @@ impl Reflector {
     /// the server back.
     pub fn run(mut self, stop: &Receiver<()>, sink: &mut dyn FnMut(WatchEvent<'_>) -> ControlFlow<()>) {
         while !is_stopped(stop) {
-            let step = self.plan.next();
+            let step = self.plan.next_step();
             let began = Instant::now();
             match self.take(&step, stop, sink) {
                 Ok(()) => {}
@@ -194,6 +196,10 @@ impl Reflector {
             }
             Step::Probe => {
                 let end = self.read_page("?limit=1", stop, &mut |_| ControlFlow::Continue(()))?;
+                // A server that is behind is listed first.
+                if !self.plan.is_behind(&end.resource_version) {
+                    to(sink, WatchEvent::Resumed)?;
+                }
                 self.plan.on(Outcome::Probed(end.resource_version));
                 Ok(())
             }

@@ -1,5 +1,5 @@
 //! What a reflector does next, given what came of the last thing it did. No I/O and no clock: durations come in,
-//! durations go out.
+//! durations go out. Hidden from the documentation; a simulation drives it in virtual time.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -48,7 +48,7 @@ enum Phase {
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub enum Step {
     /// Nothing, for that long.
     Wait(Duration),
     /// Read one page of a list; the first one if the token is empty.
@@ -63,7 +63,7 @@ pub(super) enum Step {
 
 /// What came of it.
 #[derive(Clone, Debug)]
-pub(super) enum Outcome<'e> {
+pub enum Outcome<'e> {
     /// A page is read to its end.
     Page(ListEnd),
     /// The server's present version.
@@ -78,7 +78,7 @@ pub(super) enum Outcome<'e> {
 
 /// The state of one reflector.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub struct Plan {
     phase: Phase,
     /// The newest version seen; empty before the first list is complete.
     resource_version: String,
@@ -98,7 +98,12 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(options: &ReflectorOptions, random: Random) -> Plan {
+    /// The plan of a reflector of the resource with this path, at its beginning.
+    pub fn of(options: &ReflectorOptions, path: &str) -> Plan {
+        Plan::new(options, Random::new(options.seed, path))
+    }
+
+    pub fn new(options: &ReflectorOptions, random: Random) -> Plan {
         let mut plan = Plan {
             phase: Phase::Watch,
             resource_version: String::new(),
@@ -117,11 +122,11 @@ impl Plan {
     }
 
     /// Whether to ask for plain JSON only.
-    pub(super) fn plain_accept(&self) -> bool {
+    pub fn plain_accept(&self) -> bool {
         self.plain_accept
     }
 
-    pub(super) fn next(&mut self) -> Step {
+    pub fn next_step(&mut self) -> Step {
         if let Some(wait) = self.wait.take() {
             return Step::Wait(wait);
         }
@@ -135,7 +140,7 @@ impl Plan {
         }
     }
 
-    pub(super) fn on(&mut self, outcome: Outcome<'_>) {
+    pub fn on(&mut self, outcome: Outcome<'_>) {
         match outcome {
             Outcome::Page(end) => self.on_page(end),
             Outcome::Probed(resource_version) if is_older(&resource_version, &self.resource_version) => {
@@ -149,13 +154,13 @@ impl Plan {
     }
 
     /// A streamed list is complete as of this version, and its watch goes on.
-    pub(super) fn listed(&mut self, resource_version: &str) {
+    pub fn listed(&mut self, resource_version: &str) {
         self.resource_version = resource_version.into();
         self.phase = Phase::Watch;
     }
 
     /// An event of a watch was at this version.
-    pub(super) fn saw(&mut self, resource_version: &str) {
+    pub fn saw(&mut self, resource_version: &str) {
         self.progress();
         if !resource_version.is_empty() && !is_older(resource_version, &self.resource_version) {
             resource_version.clone_into(&mut self.resource_version);
@@ -163,7 +168,7 @@ impl Plan {
     }
 
     /// Whether a bookmark says that the server has gone back behind what it had shown before.
-    pub(super) fn is_behind(&self, resource_version: &str) -> bool {
+    pub fn is_behind(&self, resource_version: &str) -> bool {
         is_older(resource_version, &self.resource_version)
     }
 

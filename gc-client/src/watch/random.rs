@@ -5,11 +5,11 @@ use std::time::Duration;
 
 /// A sequence that follows from its seed.
 #[derive(Debug)]
-pub(super) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
     /// The text sets apart those that share a seed (FNV-1a).
-    pub(super) fn new(seed: u64, text: &str) -> Random {
+    pub fn new(seed: u64, text: &str) -> Random {
         let hash = text.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
@@ -18,7 +18,7 @@ impl Random {
     }
 
     /// Uniform, from zero up to but not including the bound.
-    pub(super) fn below(&mut self, bound: Duration) -> Duration {
+    pub fn below(&mut self, bound: Duration) -> Duration {
         // 32 bits are chance enough, and no product overflows.
         let share = self.next() >> 32;
         let nanos = bound.as_nanos().saturating_mul(u128::from(share)) >> 32;
@@ -26,7 +26,7 @@ impl Random {
     }
 
     /// Uniform enough; the start of an empty range.
-    pub(super) fn within(&mut self, range: &RangeInclusive<u64>) -> u64 {
+    pub fn within(&mut self, range: &RangeInclusive<u64>) -> u64 {
         let span = range.end().saturating_sub(*range.start()).saturating_add(1);
         range.start() + self.next() % span
     }

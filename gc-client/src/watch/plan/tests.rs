@@ -77,7 +77,7 @@ fn trace(options: &ReflectorOptions, script: &str) -> String {
             continue;
         }
         loop {
-            let step = plan.next();
+            let step = plan.next_step();
             match &step {
                 Step::Wait(wait) => write!(trace, " wait {} ms,", wait.as_millis()).unwrap(),
                 Step::ListPage { continue_token } => writeln!(trace, " list {continue_token:?}").unwrap(),
@@ -420,9 +420,9 @@ fn s5_a_server_that_refuses_the_metadata_forms_is_asked_for_plain_json() {
     let mut plan = Plan::new(&ReflectorOptions::default(), Random::new(1, ""));
     apply(&mut plan, "failed 406");
     assert!(plan.plain_accept());
-    assert_eq!(plan.next(), Step::ListPage { continue_token: String::new() });
+    assert_eq!(plan.next_step(), Step::ListPage { continue_token: String::new() });
     apply(&mut plan, "failed 406");
-    assert!(matches!(plan.next(), Step::Wait(_)));
+    assert!(matches!(plan.next_step(), Step::Wait(_)));
 }
 
 #[test]
@@ -459,7 +459,7 @@ fn two_resources_do_not_come_back_together() {
     let wait = |resource: &str| {
         let mut plan = Plan::new(&ReflectorOptions::default(), Random::new(1, resource));
         apply(&mut plan, "failed transport");
-        plan.next()
+        plan.next_step()
     };
     assert_ne!(wait("/api/v1/pods"), wait("/api/v1/nodes"));
     assert_eq!(wait("/api/v1/pods"), wait("/api/v1/pods"));

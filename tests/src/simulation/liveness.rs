@@ -1,0 +1,148 @@
+//! What must be true once faults have ended and the collector has come to rest.
+
+use std::collections::BTreeSet;
+
+use gc_core::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
+use gc_graph::Uid;
+
+use super::collector::Collector;
+use super::kinds::{KINDS, Kind};
+use super::link::Link;
+use super::truth::{Check, Object, Owner, Truth, Violation, show_reference};
+
+/// Everything at rest is as it should be.
+pub(super) fn check(collector: &Collector, link: &Link) -> Result<(), Violation> {
+    for object in link.truth.objects.values() {
+        check_object(&link.truth, object)?;
+    }
+    check_graph(collector, &link.truth)?;
+    check_virtual(collector, &link.truth)
+}
+
+/// What stays has an owner that lives, or is held by something that has a name:
+///
+/// - a finalizer that is not ours (what carries it is being deleted, and waits for its holder);
+/// - a reference that can never be resolved (spec D6), or whose kind nothing serves (spec D7): the object is left
+///   alone as it is;
+/// - blocking dependents that are themselves held: a foreground deletion waits for them.
+fn check_object(truth: &Truth, object: &Object) -> Result<(), Violation> {
+    if object.meta.being_deleted {
+        return check_deleting(truth, object);
+    }
+    let owners: Vec<(Owner, String)> = (object.meta.owner_references.iter())
+        .map(|r| (truth.owner(&object.meta.namespace, r), show_reference(r)))
+        .collect();
+    if owners.iter().any(|(owner, _)| matches!(owner, Owner::NotServed | Owner::Unresolvable))
+        || owners.is_empty()
+    {
+        return Ok(());
+    }
+    if owners.iter().all(|(owner, _)| *owner != Owner::Solid) {
+        let orphaned = object.meta.owner_references.iter().any(|r| truth.was_orphaned(&r.uid));
+        let check = if orphaned { Check::ReferenceLeft } else { Check::NotCollected };
+        return Err(Violation::new(check, format!("{} is left; its owners: {owners:?}", object.show())));
+    }
+    if owners.iter().any(|(owner, _)| *owner != Owner::Solid) {
+        return Err(Violation::new(Check::ReferenceLeft, format!("{} has {owners:?}", object.show())));
+    }
+    Ok(())
+}
+
+fn check_deleting(truth: &Truth, object: &Object) -> Result<(), Violation> {
+    let uid = &object.meta.uid;
+    if object.has(ORPHAN_FINALIZER) {
+        return Err(Violation::new(Check::FinalizerLeft, format!("{} still has orphan", object.show())));
+    }
+    let blocked = truth.objects.values().any(|o| o.blocks(uid));
+    if object.has(FOREGROUND_FINALIZER) && !blocked {
+        let what = format!("{} still has foregroundDeletion, and nothing blocks it", object.show());
+        return Err(Violation::new(Check::FinalizerLeft, what));
+    }
+    Ok(())
+}
+
+fn check_graph(collector: &Collector, truth: &Truth) -> Result<(), Violation> {
+    let graph = collector.state.graph();
+    graph.check_invariants().map_err(|problem| Violation::new(Check::Graph, problem))?;
+    for object in truth.objects.values() {
+        let problem = differs(collector, object);
+        if let Some(problem) = problem {
+            return Err(Violation::new(Check::Graph, format!("{}: {problem}", object.show())));
+        }
+    }
+    let observed: BTreeSet<String> =
+        graph.nodes().filter(|node| !node.is_virtual()).map(|node| node.uid().to_string()).collect();
+    match observed.iter().find(|uid| !truth.objects.contains_key(*uid) && is_ours(collector, uid)) {
+        Some(uid) => Err(Violation::new(Check::Graph, format!("{uid} is not on the server"))),
+        None => Ok(()),
+    }
+}
+
+/// Whether a node is of one of the kinds of the simulation; definitions are watched as well.
+fn is_ours(collector: &Collector, uid: &str) -> bool {
+    let node = collector.state.graph().get(&Uid::new(uid));
+    node.is_some_and(|node| KINDS.iter().any(|kind| kind.kind == node.kind()))
+}
+
+fn differs(collector: &Collector, object: &Object) -> Option<String> {
+    let Some(node) = collector.state.graph().get(&Uid::new(&object.meta.uid)) else {
+        return Some("not in the graph".into());
+    };
+    let meta = &object.meta;
+    let same_place = node.kind() == object.kind.kind
+        && node.api_version() == object.kind.preferred()
+        && node.namespace() == meta.namespace
+        && node.name() == meta.name;
+    let same_flags = node.is_being_deleted() == meta.being_deleted
+        && node.is_deleting_dependents() == object.is_waiting()
+        && node.is_orphaning() == object.is_orphaning();
+    let references: Vec<String> = node.owner_references().map(|r| format!("{r:?}")).collect();
+    let expected: Vec<String> = (meta.owner_references.iter())
+        .map(|r| gc_graph::OwnerReference {
+            api_version: r.api_version.clone(),
+            kind: r.kind.clone(),
+            name: r.name.clone(),
+            uid: Uid::new(&r.uid),
+            controller: r.controller == Some(true),
+            block_owner_deletion: r.block_owner_deletion == Some(true),
+        })
+        .map(|r| format!("{r:?}"))
+        .collect();
+    if node.is_virtual() {
+        return Some("virtual in the graph".into());
+    }
+    if node.resource_version() != meta.resource_version {
+        return Some(format!(
+            "v{} in the graph, v{} on the server",
+            node.resource_version(),
+            meta.resource_version
+        ));
+    }
+    (!same_place || !same_flags || references != expected)
+        .then(|| format!("the graph has {} {references:?}", node.coordinate()))
+}
+
+/// A virtual node is left only where every reference to it is one that nobody can resolve: of a kind that is not served,
+/// with a name that no object can have, or to a namespaced kind from a cluster-scoped dependent.
+fn check_virtual(collector: &Collector, truth: &Truth) -> Result<(), Violation> {
+    for node in collector.state.graph().nodes().filter(|node| node.is_virtual()) {
+        let uid = node.uid().to_string();
+        let namers = truth.objects.values().filter(|o| o.names(&uid));
+        let mut references = namers.flat_map(|o| {
+            o.meta.owner_references.iter().filter(|r| r.uid == uid).map(|r| truth.owner(&o.meta.namespace, r))
+        });
+        let is_excused = references
+            .any(|owner| matches!(owner, Owner::NotServed | Owner::AbsentUnserved | Owner::Unresolvable));
+        if !is_excused {
+            return Err(Violation::new(Check::VirtualLeft, node.coordinate().to_string()));
+        }
+    }
+    Ok(())
+}
+
+/// The names under which the kinds of the simulation are watched.
+pub(super) fn watched() -> BTreeSet<(String, String)> {
+    let ours = KINDS.iter().map(|Kind { group, plural, .. }| ((*group).to_owned(), (*plural).to_owned()));
+    let definitions = ("apiextensions.k8s.io".to_owned(), "customresourcedefinitions".to_owned());
+    ours.chain([definitions]).collect()
+}

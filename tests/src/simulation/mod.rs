@@ -1,0 +1,148 @@
+//! Deterministic simulation: the collector, users, other controllers and the API server in one thread, under a virtual
+//! clock, with everything that could happen next chosen by a seed.
+//!
+//! A run has four parts:
+//!
+//! 1. *Storm*: users act, workers step, watch events arrive in any order between resources, requests fail in every way
+//!    that a network and a server have, the collector is killed and started. Safety is checked at every write.
+//! 2. *Rest*: faults and users stop. Within a bounded virtual time everything that should go is gone, and the graph is
+//!    what the server has.
+//! 3. *Release*: those who hold objects let them go; the same again.
+//! 4. *Idle*: nothing happens, and the collector sends nothing but watches and discovery.
+//!
+//! # What is true
+//!
+//! Truth comes from the server's history of writes, never from the collector's graph:
+//!
+//! - A reference is *solid* when, at that moment, the server has the object of that UID and name, of a kind that the
+//!   apiVersion and kind of the reference resolve to, in the dependent's namespace where the kind is namespaced, and it
+//!   is not *waiting* (being deleted with `foregroundDeletion` and without `orphan`) and not *orphaning* (being deleted
+//!   with `orphan`).
+//! - A deletion by the collector is right when the object had owner references at that version, and every one of them was
+//!   absent at the moment of the write, or waiting at some moment since the attempt began: the version that the DELETE
+//!   names holds the references still, but a waiting owner can be put into another state (a second DELETE with another
+//!   policy, a user who takes the finalizer away) between the proof and the write. Absence lasts, since no UID is given
+//!   twice.
+//! - It is wrong in every case when an owner is orphaning, or was orphaned by this life of the collector; and when a
+//!   reference cannot be resolved.
+//! - A finalizer of ours may go from an owner when no dependent that the graph was shown, in the version that the server
+//!   has, blocks it (`foregroundDeletion`) or names it (`orphan`). A reference that is written after the owner's deletion
+//!   began is in a race that nobody can win, and does not count for `orphan`.
+//!
+//! ```
+//! use gc_tests::simulation::{Options, run};
+//! let report = run(1, &Options::default()).map_err(|failure| failure.to_string())?;
+//! assert!(report.requests > 0);
+//! # Ok::<(), String>(())
+//! ```
+
+mod collector;
+mod kinds;
+mod link;
+mod liveness;
+mod random;
+mod reader;
+mod truth;
+mod users;
+mod weather;
+mod worker;
+mod world;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+pub use truth::{Check, Violation};
+use world::World;
+
+/// What a run may be limited to. The defaults are what a seed draws.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// At most so many steps of the storm.
+    pub steps_max: u32,
+    /// At most so many objects at the start.
+    pub objects_max: u32,
+    /// Disturbances (what users and the weather do, numbered from 0) that do not happen.
+    pub skip: BTreeSet<u32>,
+    /// Whether requests can fail on their way.
+    pub has_faults: bool,
+    /// How long the collector is watched doing nothing.
+    pub idle: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            steps_max: u32::MAX,
+            objects_max: u32::MAX,
+            skip: BTreeSet::new(),
+            has_faults: true,
+            idle: Duration::from_secs(600),
+        }
+    }
+}
+
+/// A run in which every check held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Steps taken.
+    pub steps: u64,
+    /// Disturbances.
+    pub disturbances: u32,
+    /// The collector's requests.
+    pub requests: u64,
+    /// Objects that existed.
+    pub objects: usize,
+    /// Objects that the collector deleted.
+    pub deleted: u64,
+}
+
+/// A run in which a check failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// Which check, and what happened.
+    pub violation: Violation,
+    /// In which step.
+    pub step: u64,
+    /// How many disturbances there were.
+    pub disturbances: u32,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Violation { check, what } = &self.violation;
+        write!(f, "seed {}, step {}: {check:?}: {what}", self.seed, self.step)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Takes a line for each step.
+pub type Trace<'t> = &'t mut dyn FnMut(&str);
+
+/// Runs one seed. A panic in the collector is a check that failed, too.
+///
+/// # Errors
+///
+/// The first check that failed.
+pub fn run(seed: u64, options: &Options) -> Result<Report, Box<Failure>> {
+    run_traced(seed, options, None)
+}
+
+/// The same, step by step.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_traced(seed: u64, options: &Options, trace: Option<Trace<'_>>) -> Result<Report, Box<Failure>> {
+    let world = AssertUnwindSafe(|| World::new(seed, options, trace).run());
+    catch_unwind(world).unwrap_or_else(|cause| {
+        let cause = cause.downcast_ref::<String>().cloned();
+        let what = cause.unwrap_or_else(|| "see standard error".into());
+        let violation = Violation::new(Check::Panic, what);
+        Err(Box::new(Failure { seed, violation, step: 0, disturbances: 0 }))
+    })
+}

@@ -1,0 +1,105 @@
+//! What happens to the server, the network and the collector's own process.
+
+use std::time::Duration;
+
+use super::kinds::KINDS;
+use super::random::Random;
+use super::truth::Violation;
+use super::users;
+use super::world::World;
+
+/// One thing that goes wrong; says what.
+pub(super) fn strike(world: &mut World<'_>, chance: &mut Random) -> Result<String, Violation> {
+    match chance.below(16) {
+        0..=2 => Ok(close_watch(world, chance)),
+        3 => {
+            world.link.server.close_all_watches();
+            Ok("all watches end".into())
+        }
+        4 | 5 => Ok(compact(world, chance)),
+        6 | 7 => Ok(stall(world, chance)),
+        8 | 9 => Ok(toggle_group(world, chance)),
+        10 => {
+            let switch = &mut world.link.server.switches.empty_discovery;
+            *switch = !*switch;
+            Ok(format!("discovery is empty: {switch}"))
+        }
+        11 => Ok(toggle_broken(world, chance)),
+        12 | 13 => definition(world, chance),
+        _ => Ok(world.kill()),
+    }
+}
+
+/// Everything works from now on. What is installed stays as it is.
+pub(super) fn clear(world: &mut World<'_>) -> Result<(), Violation> {
+    let switches = &mut world.link.server.switches;
+    switches.empty_discovery = false;
+    switches.groups_down.clear();
+    switches.broken_resources.clear();
+    world.link.fault_permille = 0;
+    if let Some(collector) = &mut world.collector {
+        for reader in collector.readers.values_mut() {
+            reader.stalled_until = Duration::ZERO;
+        }
+    }
+    world.start_if_dead();
+    Ok(())
+}
+
+fn close_watch(world: &mut World<'_>, chance: &mut Random) -> String {
+    let Some(collector) = &mut world.collector else { return "nothing to cut".into() };
+    let at = chance.below(collector.readers.len());
+    let Some(reader) = collector.readers.values_mut().nth(at) else { return "nothing to cut".into() };
+    reader.hang_up(&mut world.link);
+    format!("the watch of {} is cut", reader.resource.resource)
+}
+
+/// The history is forgotten: watches that are behind answer 410.
+fn compact(world: &mut World<'_>, chance: &mut Random) -> String {
+    let now = world.link.server.resource_version();
+    let behind = u64::from(chance.within(0, 20));
+    world.link.server.compact(now.saturating_sub(behind));
+    if chance.permille(700) {
+        world.link.server.close_all_watches();
+    }
+    format!("the server forgets all but {behind} versions")
+}
+
+fn stall(world: &mut World<'_>, chance: &mut Random) -> String {
+    let until = world.link.now + chance.millis(100, 60_000);
+    let Some(collector) = &mut world.collector else { return "nothing to stall".into() };
+    let at = chance.below(collector.readers.len());
+    let Some(reader) = collector.readers.values_mut().nth(at) else { return "nothing to stall".into() };
+    reader.stalled_until = until;
+    format!("{} is held up until {} ms", reader.resource.resource, until.as_millis())
+}
+
+fn toggle_group(world: &mut World<'_>, chance: &mut Random) -> String {
+    let group =
+        chance.pick(&["example.com/v1", "example.com/v1beta1", "apps/v1"]).copied().unwrap_or_default();
+    let down = &mut world.link.server.switches.groups_down;
+    if !down.remove(group) {
+        down.insert(group.into());
+    }
+    format!("groups down: {down:?}")
+}
+
+fn toggle_broken(world: &mut World<'_>, chance: &mut Random) -> String {
+    let resource = chance.pick(&["widgets.example.com", "gadgets.example.com"]).copied().unwrap_or_default();
+    let broken = &mut world.link.server.switches.broken_resources;
+    if !broken.remove(resource) {
+        broken.insert(resource.into());
+    }
+    format!("broken resources: {broken:?}")
+}
+
+fn definition(world: &mut World<'_>, chance: &mut Random) -> Result<String, Violation> {
+    let kind = if chance.permille(500) { &KINDS[4] } else { &KINDS[5] };
+    if world.link.truth.is_served(kind) {
+        let code = users::uninstall(&mut world.link, kind)?.code;
+        Ok(format!("the definition of {} is deleted: {code}", kind.kind))
+    } else {
+        let code = users::install(&mut world.link, kind)?.code;
+        Ok(format!("the definition of {} is installed: {code}", kind.kind))
+    }
+}

@@ -1,0 +1,277 @@
+//! A worker: one attempt, one request at a time; each request leaves in one step, arrives in another, and its reply is
+//! taken in a third.
+
+use gc_core::{
+    DeleteAttempt, OrphanAttempt, OrphanStep, Outcome, PatchedField, ReleaseAttempt, Reply, Request, Step,
+};
+use gc_core::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
+use gc_graph::Uid;
+
+use super::collector::Collector;
+use super::link::Link;
+use super::random::Random;
+use super::truth::{Cause, Check, Violation, short_uid};
+
+/// A worker of one of the two queues.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub is_orphan: bool,
+    pub job: Option<Job>,
+}
+
+/// An attempt under way.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub uid: Uid,
+    since: u64,
+    attempt: Attempt,
+    pub traffic: Traffic,
+    /// Dependents that are being released, in parallel.
+    pub releases: Vec<Release>,
+}
+
+#[derive(Debug)]
+enum Attempt {
+    Delete(DeleteAttempt),
+    Orphan(OrphanAttempt),
+}
+
+#[derive(Debug)]
+pub(super) struct Release {
+    attempt: ReleaseAttempt,
+    pub traffic: Traffic,
+}
+
+/// Where a request is.
+#[derive(Debug)]
+pub(super) enum Traffic {
+    /// None is under way.
+    None,
+    /// On its way to the server.
+    Sent(Request),
+    /// On its way back.
+    Back(Reply),
+}
+
+impl Worker {
+    pub(super) fn for_deletion() -> Worker {
+        Worker { is_orphan: false, job: None }
+    }
+
+    pub(super) fn for_orphaning() -> Worker {
+        Worker { is_orphan: true, job: None }
+    }
+
+    /// Requests that are on their way to the server: they may arrive although their sender is no more.
+    pub(super) fn under_way(self) -> Vec<(Request, Cause)> {
+        let Some(job) = self.job else { return Vec::new() };
+        let mut sent = Vec::new();
+        let since = job.since;
+        for traffic in std::iter::once(job.traffic).chain(job.releases.into_iter().map(|r| r.traffic)) {
+            if let Traffic::Sent(request) = traffic {
+                let is_delete = matches!(request, Request::Delete { .. });
+                sent.push((request, Cause { since, is_delete }));
+            }
+        }
+        sent
+    }
+}
+
+/// One step of the worker with this number.
+pub(super) fn step(
+    collector: &mut Collector,
+    number: usize,
+    link: &mut Link,
+    chance: &mut Random,
+) -> Result<String, Violation> {
+    let Some(worker) = collector.workers.get_mut(number) else { return Ok(String::new()) };
+    let is_orphan = worker.is_orphan;
+    let Some(mut job) = worker.job.take() else {
+        let queue = if is_orphan { &mut collector.to_orphan } else { &mut collector.to_delete };
+        let Some(uid) = queue.get(link.now) else { return Ok(String::new()) };
+        let mut job = Job::new(uid, is_orphan, link.truth.step);
+        let said = job.advance(collector, link)?;
+        return Ok(finish(collector, number, link, job, said));
+    };
+    let said = if job.releases.is_empty() {
+        match std::mem::replace(&mut job.traffic, Traffic::None) {
+            Traffic::Sent(request) => {
+                let reply = link.send(&request, &job.cause(&request))?;
+                let said = format!("{} -> {}", show_request(&request), show_reply(&reply));
+                job.traffic = Traffic::Back(reply);
+                Said::Step(said)
+            }
+            back => {
+                job.traffic = back;
+                job.advance(collector, link)?
+            }
+        }
+    } else {
+        job.release(collector, link, chance)?
+    };
+    Ok(finish(collector, number, link, job, said))
+}
+
+/// What a step came to.
+enum Said {
+    Step(String),
+    Done(Outcome),
+}
+
+fn finish(collector: &mut Collector, number: usize, link: &mut Link, job: Job, said: Said) -> String {
+    let uid = short_uid(&job.uid.to_string()).to_owned();
+    let Some(worker) = collector.workers.get_mut(number) else { return String::new() };
+    match said {
+        Said::Step(said) => {
+            worker.job = Some(job);
+            format!("{uid}: {said}")
+        }
+        Said::Done(outcome) => {
+            let said = format!("{uid}: {outcome}");
+            let is_orphan = worker.is_orphan;
+            collector.settle(link.now, &job.uid, is_orphan, outcome);
+            said
+        }
+    }
+}
+
+impl Job {
+    fn new(uid: Uid, is_orphan: bool, since: u64) -> Job {
+        let attempt = if is_orphan {
+            Attempt::Orphan(OrphanAttempt::new(uid.clone()))
+        } else {
+            Attempt::Delete(DeleteAttempt::new(uid.clone()))
+        };
+        Job { uid, since, attempt, traffic: Traffic::None, releases: Vec::new() }
+    }
+
+    fn cause(&self, request: &Request) -> Cause {
+        Cause { since: self.since, is_delete: matches!(request, Request::Delete { .. }) }
+    }
+
+    /// Takes the reply, and gives the next request or the outcome.
+    fn advance(&mut self, collector: &mut Collector, link: &mut Link) -> Result<Said, Violation> {
+        let reply = match std::mem::replace(&mut self.traffic, Traffic::None) {
+            Traffic::Back(reply) => Some(reply),
+            Traffic::None | Traffic::Sent(_) => None,
+        };
+        let state = &mut collector.state;
+        let request = match &mut self.attempt {
+            Attempt::Delete(attempt) => match attempt.step(state, link.now, reply) {
+                Step::Done(outcome) => return Ok(Said::Done(outcome)),
+                Step::Call(request) => request,
+            },
+            Attempt::Orphan(attempt) => match attempt.step(state, link.now, reply) {
+                OrphanStep::Done(outcome) => return Ok(Said::Done(outcome)),
+                OrphanStep::Call(request) => request,
+                OrphanStep::Release(releases) => {
+                    let said = format!("releases {} dependents", releases.len());
+                    let release = |attempt| Release { attempt, traffic: Traffic::None };
+                    self.releases = releases.into_iter().map(release).collect();
+                    return Ok(Said::Step(said));
+                }
+            },
+        };
+        self.check(&request, collector, link)?;
+        let said = format!("sends {}", show_request(&request));
+        self.traffic = Traffic::Sent(request);
+        Ok(Said::Step(said))
+    }
+
+    /// What must hold when a request leaves.
+    fn check(&self, request: &Request, collector: &Collector, link: &Link) -> Result<(), Violation> {
+        check_preconditions(request, matches!(self.attempt, Attempt::Orphan(_)))?;
+        if let Request::Patch { change: PatchedField::Finalizers, .. } = request {
+            let finalizer = match self.attempt {
+                Attempt::Delete(_) => FOREGROUND_FINALIZER,
+                Attempt::Orphan(_) => ORPHAN_FINALIZER,
+            };
+            link.truth.judge_release(&self.uid.to_string(), finalizer, &collector.shown)?;
+        }
+        Ok(())
+    }
+
+    /// One step of one of the releases.
+    fn release(
+        &mut self,
+        collector: &mut Collector,
+        link: &mut Link,
+        chance: &mut Random,
+    ) -> Result<Said, Violation> {
+        let at = chance.below(self.releases.len());
+        let since = self.since;
+        let Some(release) = self.releases.get_mut(at) else { return Ok(Said::Step(String::new())) };
+        let uid = short_uid(&release.attempt.uid().to_string()).to_owned();
+        let said = match std::mem::replace(&mut release.traffic, Traffic::None) {
+            Traffic::Sent(request) => {
+                let reply = link.send(&request, &Cause { since, is_delete: false })?;
+                let said = format!("{} -> {}", show_request(&request), show_reply(&reply));
+                release.traffic = Traffic::Back(reply);
+                said
+            }
+            traffic => {
+                let reply = if let Traffic::Back(reply) = traffic { Some(reply) } else { None };
+                match release.attempt.step(&mut collector.state, reply) {
+                    Step::Call(request) => {
+                        check_preconditions(&request, true)?;
+                        let said = format!("sends {}", show_request(&request));
+                        release.traffic = Traffic::Sent(request);
+                        said
+                    }
+                    Step::Done(outcome) => {
+                        let said = outcome.to_string();
+                        let done = self.releases.swap_remove(at);
+                        if let Attempt::Orphan(attempt) = &mut self.attempt {
+                            attempt.released(done.attempt.uid(), outcome);
+                        }
+                        said
+                    }
+                }
+            }
+        };
+        Ok(Said::Step(format!("dependent {uid}: {said}")))
+    }
+}
+
+/// A DELETE names the UID and the version, a PATCH the UID, and the version where something was decided from it. Only
+/// releasing a dependent is right at every version.
+fn check_preconditions(request: &Request, is_orphan: bool) -> Result<(), Violation> {
+    let complain = |what: &str| Err(Violation::new(Check::Precondition, format!("{what}: {request:?}")));
+    match request {
+        Request::Read(_) => Ok(()),
+        Request::Delete { uid, resource_version, .. } if uid.is_empty() || resource_version.is_empty() => {
+            complain("a DELETE without UID or version")
+        }
+        Request::Delete { .. } => Ok(()),
+        Request::Patch { body, change, .. } => {
+            let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+            let has = |key: &str| body["metadata"][key].as_str().is_some_and(|text| !text.is_empty());
+            let releases = is_orphan && *change == PatchedField::OwnerReferences;
+            match (has("uid"), has("resourceVersion")) {
+                (false, _) => complain("a PATCH without UID"),
+                (true, false) if !releases => complain("a PATCH without version"),
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
+pub(super) fn show_request(request: &Request) -> String {
+    match request {
+        Request::Read(target) => format!("GET {target}"),
+        Request::Delete { target, resource_version, policy, .. } => {
+            format!("DELETE {target} v{resource_version} {policy}")
+        }
+        Request::Patch { target, body, .. } => format!("PATCH {target} {body}"),
+    }
+}
+
+pub(super) fn show_reply(reply: &Reply) -> String {
+    match reply {
+        Reply::Object(live) => {
+            let deleting = if live.being_deleted { " deleting" } else { "" };
+            format!("{} v{}{deleting}", short_uid(&live.uid), live.resource_version)
+        }
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,377 @@
+//! The loop: what can happen now, one of it chosen, until a run is over.
+
+use std::time::Duration;
+
+use super::collector::{Collector, Name, Setup};
+use super::link::Link;
+use super::random::Random;
+use super::truth::{Check, Truth, Violation};
+use super::{Failure, Options, Report, Trace, liveness, users, weather, worker};
+use crate::sim::ApiServer;
+
+/// Virtual time within which everything comes to rest once faults have ended: an item that failed all through the storm
+/// waits up to 1,000 s for its next attempt (client-go's limit), and a cascade may have several of them in a row.
+const REST_WITHIN: Duration = Duration::from_secs(3_600);
+/// More steps than any run needs to come to rest: work that goes round in circles without time passing.
+const REST_STEPS_MAX: u64 = 200_000;
+/// A watch and a list of each of 7 resources in 120 to 200 s, with a probe after each that was silent, and two requests
+/// of discovery every 30 s.
+const IDLE_REQUESTS_PER_MINUTE: u64 = 2 * 2 + 7 * 2;
+
+/// A run.
+pub(super) struct World<'t> {
+    pub link: Link,
+    /// None: it was killed, and is not started again yet.
+    pub collector: Option<Collector>,
+    seed: u64,
+    setup: Setup,
+    chance: Random,
+    options: Options,
+    /// Of a thousand steps of the storm, so many are disturbances.
+    disturbance_permille: u32,
+    /// Of a thousand disturbances, so many are the weather's.
+    weather_permille: u32,
+    disturbances: u32,
+    start_at: Duration,
+    step: u64,
+    trace: Option<Trace<'t>>,
+}
+
+/// One thing that can happen next.
+#[derive(Debug)]
+enum Move {
+    Deliver(Name),
+    Read(Name),
+    Find,
+    Look,
+    Answer,
+    Work(usize),
+    Late(usize),
+    Begin,
+    Start,
+}
+
+impl<'t> World<'t> {
+    pub(super) fn new(seed: u64, options: &Options, trace: Option<Trace<'t>>) -> World<'t> {
+        let mut chance = Random::new(seed);
+        let fault_permille = chance.pick(&[0, 0, 10, 50, 150, 400]).copied().unwrap_or_default();
+        let setup = Setup {
+            seed,
+            delete_workers: chance.within(1, 4),
+            orphan_workers: chance.within(1, 2),
+            stream_lists: chance.permille(300),
+            watched: liveness::watched(),
+            options: gc_core::Options::default(),
+        };
+        let link = Link {
+            server: ApiServer::new(seed),
+            truth: Truth::default(),
+            now: Duration::ZERO,
+            fault_permille: if options.has_faults { fault_permille } else { 0 },
+            faults: Random::apart(seed, 1),
+            requests: 0,
+            late: Vec::new(),
+        };
+        World {
+            link,
+            collector: None,
+            seed,
+            setup,
+            options: options.clone(),
+            disturbance_permille: chance.pick(&[20, 60, 150, 300]).copied().unwrap_or_default(),
+            weather_permille: chance.pick(&[0, 50, 150, 400]).copied().unwrap_or_default(),
+            chance,
+            disturbances: 0,
+            start_at: Duration::ZERO,
+            step: 0,
+            trace,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<Report, Box<Failure>> {
+        match self.play() {
+            Ok(()) => Ok(Report {
+                steps: self.step,
+                disturbances: self.disturbances,
+                requests: self.link.requests,
+                objects: self.link.truth.past.len(),
+                deleted: self.link.truth.deleted,
+            }),
+            Err(violation) => Err(Box::new(Failure {
+                seed: self.seed,
+                violation,
+                step: self.step,
+                disturbances: self.disturbances,
+            })),
+        }
+    }
+
+    fn play(&mut self) -> Result<(), Violation> {
+        users::prepare(&mut self.link)?;
+        let objects = self.chance.within(0, 12).min(self.options.objects_max);
+        for _ in 0..objects {
+            let mut chance = Random::apart(self.seed, 1_000 + u64::from(self.disturbances));
+            self.disturb(|world| users::create(&mut world.link, &mut chance))?;
+        }
+        self.start_if_dead();
+        let steps = self.chance.within(30, 500).min(self.options.steps_max);
+        for _ in 0..steps {
+            self.storm_step()?;
+        }
+        self.say("the storm is over", "");
+        weather::clear(self)?;
+        self.rest()?;
+        let count = users::let_go(&mut self.link)?;
+        self.say("users", &format!("let {count} objects go"));
+        self.rest()?;
+        self.idle()
+    }
+
+    fn storm_step(&mut self) -> Result<(), Violation> {
+        if !self.chance.permille(self.disturbance_permille) {
+            return self.any_move().map(drop);
+        }
+        let is_weather = self.chance.permille(self.weather_permille);
+        let mut chance = Random::apart(self.seed, 1_000 + u64::from(self.disturbances));
+        if is_weather {
+            self.disturb(|world| weather::strike(world, &mut chance))
+        } else {
+            self.disturb(|world| users::act(&mut world.link, &mut chance))
+        }
+    }
+
+    /// A disturbance has a number, by which it can be left out.
+    fn disturb(
+        &mut self,
+        act: impl FnOnce(&mut World<'t>) -> Result<String, Violation>,
+    ) -> Result<(), Violation> {
+        let number = self.disturbances;
+        self.disturbances += 1;
+        self.begin_step();
+        if self.options.skip.contains(&number) {
+            return Ok(());
+        }
+        let said = act(self)?;
+        self.say(&format!("#{number}"), &said);
+        Ok(())
+    }
+
+    /// Time passes a little with each step, and sometimes a lot.
+    fn begin_step(&mut self) {
+        self.step += 1;
+        self.link.truth.step = self.step;
+        let passes = match self.chance.below(40) {
+            0 => self.chance.millis(0, 5_000),
+            1..=10 => self.chance.millis(0, 20),
+            _ => Duration::ZERO,
+        };
+        self.link.now += passes;
+    }
+
+    /// Takes one of the moves that are possible now; where there is none, waits for the first. False: there never will
+    /// be one.
+    fn any_move(&mut self) -> Result<bool, Violation> {
+        self.begin_step();
+        let (mut moves, wake) = self.moves();
+        if moves.is_empty() {
+            let Some(wake) = wake else { return Ok(false) };
+            self.link.now = self.link.now.max(wake);
+            moves = self.moves().0;
+        }
+        if moves.is_empty() {
+            return Ok(true);
+        }
+        let chosen = moves.swap_remove(self.chance.below(moves.len()));
+        self.make(chosen)?;
+        Ok(true)
+    }
+
+    /// Everything that can happen now, and when something else can.
+    fn moves(&mut self) -> (Vec<Move>, Option<Duration>) {
+        let now = self.link.now;
+        let mut moves = Vec::new();
+        let mut wakes: Vec<Duration> = Vec::new();
+        moves.extend((0..self.link.late.len()).map(Move::Late));
+        let Some(collector) = &mut self.collector else {
+            if self.start_at <= now {
+                moves.push(Move::Start);
+            } else {
+                wakes.push(self.start_at);
+            }
+            return (moves, wakes.into_iter().min());
+        };
+        for (name, reader) in &collector.readers {
+            if reader.can_deliver(now) {
+                moves.push(Move::Deliver(name.clone()));
+            } else if !reader.changes.is_empty() {
+                wakes.push(reader.stalled_until);
+            }
+            match reader.acts_at(&self.link) {
+                Some(at) if at <= now => moves.push(Move::Read(name.clone())),
+                at => wakes.extend(at),
+            }
+        }
+        moves.extend((!collector.findings.is_empty()).then_some(Move::Find));
+        if collector.has_answer() {
+            moves.push(Move::Answer);
+        } else if collector.next_look <= now {
+            moves.push(Move::Look);
+        } else {
+            wakes.push(collector.next_look);
+        }
+        match collector.first_lists_due {
+            Some(due) if due <= now => moves.push(Move::Begin),
+            due => wakes.extend(due),
+        }
+        let (to_delete, to_orphan) =
+            (collector.to_delete.next_ready(now), collector.to_orphan.next_ready(now));
+        for (number, worker) in collector.workers.iter().enumerate() {
+            let ready = if worker.is_orphan { to_orphan } else { to_delete };
+            match ready {
+                _ if worker.job.is_some() => moves.push(Move::Work(number)),
+                Some(at) if collector.is_collecting && at <= now => moves.push(Move::Work(number)),
+                at if collector.is_collecting => wakes.extend(at),
+                _ => {}
+            }
+        }
+        (moves, wakes.into_iter().min())
+    }
+
+    fn make(&mut self, chosen: Move) -> Result<(), Violation> {
+        let (link, chance) = (&mut self.link, &mut self.chance);
+        if let Move::Late(at) = chosen {
+            let (request, cause) = link.late.swap_remove(at);
+            // Or it never arrives.
+            if chance.permille(700) {
+                let reply = link.arrive_late(&request, &cause)?;
+                let said = format!("{} -> {}", worker::show_request(&request), worker::show_reply(&reply));
+                self.say("late", &said);
+            }
+            return Ok(());
+        }
+        let Some(collector) = &mut self.collector else {
+            self.start_if_dead();
+            return Ok(());
+        };
+        let (who, said) = match chosen {
+            Move::Deliver(name) => (format!("graph <- {}", name.1), collector.deliver(&name, link)),
+            Move::Read(name) => {
+                let Some(reader) = collector.readers.get_mut(&name) else { return Ok(()) };
+                (format!("reader {}", name.1), reader.act(link)?)
+            }
+            Move::Find => ("graph <- finding".into(), collector.take_finding(link.now)),
+            Move::Look => ("discovery".into(), collector.look(link)?),
+            Move::Answer => ("loop <- discovery".into(), collector.take_answer(link)),
+            Move::Begin => {
+                collector.collect();
+                ("collecting".into(), "30 s have passed".into())
+            }
+            Move::Work(number) => {
+                (format!("worker {number}"), worker::step(collector, number, link, chance)?)
+            }
+            Move::Late(_) | Move::Start => (String::new(), String::new()),
+        };
+        self.say(&who, &said);
+        Ok(())
+    }
+
+    pub(super) fn kill(&mut self) -> String {
+        let Some(mut collector) = self.collector.take() else {
+            return "the collector is dead already".into();
+        };
+        for reader in collector.readers.values_mut() {
+            reader.hang_up(&mut self.link);
+        }
+        for worker in collector.workers {
+            self.link.late.extend(worker.under_way());
+        }
+        self.start_at = self.link.now + self.chance.millis(0, 10_000);
+        "the collector is killed".into()
+    }
+
+    pub(super) fn start_if_dead(&mut self) {
+        if self.collector.is_none() {
+            self.link.truth.life += 1;
+            self.collector = Some(Collector::start(&self.setup, self.link.now));
+            self.say("collector", "starts");
+        }
+    }
+
+    /// Until nothing is left to do but what happens at intervals.
+    fn rest(&mut self) -> Result<(), Violation> {
+        let deadline = self.link.now + REST_WITHIN;
+        let last_step = self.step + REST_STEPS_MAX;
+        while !self.is_at_rest() {
+            if deadline < self.link.now || last_step < self.step {
+                return Err(Violation::new(Check::NoRest, self.unrest()));
+            }
+            self.any_move()?;
+        }
+        self.say("at rest", "");
+        match &self.collector {
+            Some(collector) => liveness::check(collector, &self.link),
+            None => Ok(()),
+        }
+    }
+
+    fn is_at_rest(&mut self) -> bool {
+        let now = self.link.now;
+        let Some(collector) = &mut self.collector else { return false };
+        let nothing_queued =
+            collector.to_delete.next_ready(now).is_none() && collector.to_orphan.next_ready(now).is_none();
+        nothing_queued
+            && self.link.late.is_empty()
+            && collector.is_collecting
+            && collector.findings.is_empty()
+            && collector.workers.iter().all(|worker| worker.job.is_none())
+            && collector.is_discovery_quiet()
+            && collector.readers.values().all(|reader| reader.is_quiet(&self.link))
+    }
+
+    /// What is left to do.
+    fn unrest(&mut self) -> String {
+        let now = self.link.now;
+        let Some(collector) = &mut self.collector else { return "the collector is dead".into() };
+        let readers: Vec<&str> = (collector.readers.iter())
+            .filter(|(_, reader)| !reader.is_quiet(&self.link))
+            .map(|(name, _)| name.1.as_str())
+            .collect();
+        let busy = collector.workers.iter().filter_map(|w| w.job.as_ref()).map(|job| job.uid.to_string());
+        format!(
+            "to delete at {:?}, {} wait; to orphan at {:?}; readers {readers:?}; busy {:?}; discovery {}; now {now:?}",
+            collector.to_delete.next_ready(now),
+            collector.to_delete.waiting_len(),
+            collector.to_orphan.next_ready(now),
+            busy.collect::<Vec<_>>(),
+            collector.is_discovery_quiet(),
+        )
+    }
+
+    /// Nothing happens, and nothing is sent but watches and discovery: no worker has anything to do.
+    fn idle(&mut self) -> Result<(), Violation> {
+        let until = self.link.now + self.options.idle;
+        let (requests, writes) = (self.link.requests, self.link.server.resource_version());
+        while self.link.now < until {
+            self.any_move()?;
+            let busy = self.collector.iter().flat_map(|c| &c.workers).find_map(|worker| worker.job.as_ref());
+            if let Some(job) = busy {
+                return Err(Violation::new(Check::Idle, format!("an attempt at {} begins", job.uid)));
+            }
+        }
+        if writes != self.link.server.resource_version() {
+            return Err(Violation::new(Check::Idle, "something was written"));
+        }
+        let minutes = self.options.idle.as_secs().div_ceil(60) + 1;
+        let sent = self.link.requests - requests;
+        if minutes * IDLE_REQUESTS_PER_MINUTE < sent {
+            return Err(Violation::new(Check::Idle, format!("{sent} requests in {minutes} minutes")));
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, who: &str, said: &str) {
+        if let Some(trace) = &mut self.trace {
+            trace(&format!("{:>5} {:>9} ms  {who}: {said}", self.step, self.link.now.as_millis()));
+        }
+    }
+}
