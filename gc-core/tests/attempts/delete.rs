@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::world::World;
 use expect_test::{Expect, expect};
 use gc_core::{Options, Outcome, Why};
+use gc_graph::{Coordinate, Uid};
 
 /// Runs one attempt at `uid` in the world and compares the transcript.
 #[track_caller]
@@ -846,4 +847,126 @@ fn s7_a_proof_that_is_read_again_is_young_again() {
     world.now += Options::default().proof_age_max;
     world.attempt("d");
     assert_eq!(world.transcript().matches("read configmaps ns/owner").count(), 1);
+}
+
+#[test]
+fn d6_a_coordinate_that_a_cluster_scoped_item_made_up_is_never_remembered_as_absent() {
+    for (namespace, remembered) in [("", 0), ("ns", 1)] {
+        let mut world = World::new("both cm/child @ns uid=c owners=[cm/owner#o]");
+        let absent = Coordinate {
+            kind: "ConfigMap".into(),
+            api_version: "v1".into(),
+            namespace: namespace.into(),
+            name: "owner".into(),
+            uid: Uid::new("o"),
+        };
+        world.state.virtual_delete(&absent, &mut world.effects);
+        assert_eq!(world.state.absent_len(), remembered);
+    }
+}
+
+#[test]
+fn d5_kubernetes_54940_a_virtual_cluster_scoped_owner_is_read_without_a_namespace() {
+    let world = "
+        both cm/child @ns uid=c owners=[node/n#n]
+        live node/n uid=n";
+    check(
+        "n",
+        world,
+        expect![[r#"
+        read nodes n -> uid=n rv=1
+        = will be tried again: it exists, but no watch has shown it yet
+    "#]],
+    );
+}
+
+#[test]
+fn d5_an_absent_cluster_scoped_owner_is_read_once_for_all_namespaces() {
+    let mut world = World::new(
+        "both cm/child @a uid=c owners=[node/gone#g]
+         both cm/child @b uid=d owners=[node/gone#g]",
+    );
+    world.attempt("c");
+    world.attempt("d");
+    assert_eq!(world.transcript().matches("read nodes gone").count(), 1);
+}
+
+#[test]
+fn d16_nothing_but_a_404_that_names_it_proves_the_item_itself_absent() {
+    for answer in ["plain 404", "503", "403", "conflict", "422"] {
+        for item in ["o", "c"] {
+            let mut world = World::new(&format!(
+                "graph cm/child @ns uid=c owners=[cm/owner#o]\n#1 {answer}\n#2 {answer}"
+            ));
+            for _ in 0..2 {
+                let outcome = world.attempt(item);
+                assert!(matches!(outcome, Outcome::Retry(_)), "{answer}: {outcome}");
+                world.now += Duration::from_secs(10);
+            }
+        }
+    }
+}
+
+#[test]
+fn d9_references_that_share_a_uid_are_written_out_to_be_unblocked() {
+    let world = "
+        both cm/w @ns uid=w finalizers=[foregroundDeletion] deleting
+        both cm/child @ns uid=c owners=[cm/w#w! cm/other#w!]
+        both cm/below @ns uid=b owners=[cm/child#c!] finalizers=[foregroundDeletion] deleting";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/child -> uid=c rv=1
+        read configmaps ns/w -> uid=w rv=1
+        read configmaps ns/other -> 404
+        patch configmaps ns/child JsonMerge {"metadata":{"ownerReferences":[{"apiVersion":"v1","blockOwnerDeletion":false,"kind":"ConfigMap","name":"w","uid":"w"},{"apiVersion":"v1","blockOwnerDeletion":false,"kind":"ConfigMap","name":"other","uid":"w"}],"resourceVersion":"1","uid":"c"}} -> uid=c rv=1'
+        delete configmaps ns/child uid=c rv=1' Foreground -> ok
+        = deleted (Foreground)
+    "#]],
+    );
+}
+
+#[test]
+fn s7_a_restored_server_voids_what_is_remembered_and_what_the_graph_knows() {
+    let world = "
+        both cm/owner @ns uid=o
+        both cm/child @ns uid=c owners=[cm/owner#o]
+        gone cm/owner @ns uid=o";
+    let mut world = World::new(world);
+    assert_eq!(world.state.absent_len(), 1);
+    world.effects();
+    world.line(&["restored".to_owned()]);
+    expect![[r#"AttemptToDelete(Uid("o"))"#]].assert_eq(&world.effects());
+    assert_eq!(world.state.absent_len(), 0);
+    assert_eq!(world.attempt("c"), Outcome::Forget(Why::OwnerAlive));
+}
+
+#[test]
+fn d1_what_turns_out_to_be_in_deletion_is_left_alone() {
+    let world = "
+        graph cm/child @ns uid=c owners=[cm/gone#g]
+        live  cm/child @ns uid=c rv=2 owners=[cm/gone#g] deleting";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/child -> uid=c rv=2
+        = is already being deleted
+    "#]],
+    );
+    let world = "
+        both cm/child @ns uid=c owners=[cm/gone#g]
+        after #2 live cm/child @ns uid=c rv=2 owners=[cm/gone#g] deleting";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/child -> uid=c rv=1
+        read configmaps ns/gone -> 404
+        delete configmaps ns/child uid=c rv=1 Background -> 409
+        read configmaps ns/child -> uid=c rv=2
+        = is already being deleted
+    "#]],
+    );
 }
