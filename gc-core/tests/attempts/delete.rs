@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::world::World;
 use expect_test::{Expect, expect};
-use gc_core::{Options, Outcome, Why};
+use gc_core::{Options, Outcome, Refusal, Reply, Resource, Target, Why};
 use gc_graph::{Coordinate, Uid};
 
 /// Runs one attempt at `uid` in the world and compares the transcript.
@@ -969,4 +969,34 @@ fn d1_what_turns_out_to_be_in_deletion_is_left_alone() {
         = is already being deleted
     "#]],
     );
+}
+
+#[test]
+fn d16_kubernetes_104342_a_404_is_a_proof_only_when_all_of_it_fits() {
+    let deployments = Resource {
+        group: "apps".into(),
+        version: "v1".into(),
+        resource: "deployments".into(),
+        kind: "Deployment".into(),
+        namespaced: true,
+    };
+    let target = Target { resource: deployments.into(), namespace: "ns".into(), name: "web".into() };
+    let fits = Refusal {
+        code: 404,
+        is_status: true,
+        reason: "NotFound",
+        name: "web",
+        kind: "deployments",
+        message: "",
+    };
+    let proves = |refusal: Refusal<'_>| Reply::refused(&target, &refusal) == Reply::NotFound { proof: true };
+    assert!(proves(fits));
+    assert!(proves(Refusal { kind: "Deployment", ..fits }), "some servers name the kind");
+    assert!(!proves(Refusal { is_status: false, ..fits }));
+    assert!(!proves(Refusal { reason: "Gone", ..fits }));
+    assert!(!proves(Refusal { name: "other", ..fits }));
+    // A webhook or a store behind an aggregated server misses something of its own under the same name.
+    assert!(!proves(Refusal { kind: "secrets", ..fits }));
+    assert!(!proves(Refusal { kind: "", ..fits }));
+    assert!(!proves(Refusal { code: 410, ..fits }) && !proves(Refusal { code: 403, ..fits }));
 }
