@@ -38,7 +38,7 @@ fn pods() -> ApiResource {
 fn quick() -> ReflectorOptions {
     ReflectorOptions {
         page_size: 2,
-        watch_timeout_s: 7..=7,
+        watch_timeout_s: 1..=1,
         watch_within: Duration::from_millis(50),
         backoff_base: Duration::from_millis(2),
         ..ReflectorOptions::default()
@@ -112,6 +112,7 @@ fn text(event: &WatchEvent<'_>) -> String {
         WatchEvent::Applied(meta) => format!("applied {} at {}", meta.name, meta.resource_version),
         WatchEvent::Deleted(meta) => format!("deleted {} at {}", meta.name, meta.resource_version),
         WatchEvent::Bookmark { resource_version } => format!("bookmark {resource_version}"),
+        WatchEvent::Resumed => "resumed".into(),
         WatchEvent::Failed(error) => format!("failed: {error}"),
     }
 }
@@ -170,13 +171,13 @@ fn s5_pages_then_events_then_a_watch_from_the_last_version() {
             >?limit=2&continue=to%2Fken%3D
               listed c
               list done at 5
-            >?watch timeoutSeconds=7&resourceVersion=5
+            >?watch timeoutSeconds=1&resourceVersion=5
               applied d at 7
               applied a at 8
               deleted b at 9
-            >?watch timeoutSeconds=7&resourceVersion=9
+            >?watch timeoutSeconds=1&resourceVersion=9
               bookmark 20
-            >?watch timeoutSeconds=7&resourceVersion=20
+            >?watch timeoutSeconds=1&resourceVersion=20
               applied e at 21
         "#]],
     );
@@ -199,13 +200,13 @@ fn kubernetes_83520_expiry_comes_as_a_status_and_as_an_event() {
             >?limit=2
               listed a
               list done at 5
-            >?watch timeoutSeconds=7&resourceVersion=5
+            >?watch timeoutSeconds=1&resourceVersion=5
               failed: the server answered 410 Expired: m
               list started
             >?limit=2
               listed a
               list done at 7
-            >?watch timeoutSeconds=7&resourceVersion=7
+            >?watch timeoutSeconds=1&resourceVersion=7
               applied b at 8
               failed: the server answered 410 Expired: too old
               list started
@@ -213,7 +214,7 @@ fn kubernetes_83520_expiry_comes_as_a_status_and_as_an_event() {
               listed a
               listed b
               list done at 9
-            >?watch timeoutSeconds=7&resourceVersion=9
+            >?watch timeoutSeconds=1&resourceVersion=9
               failed: the server answered 410 Gone: m
               list started
             >?limit=2
@@ -270,13 +271,14 @@ fn s5_half_a_frame_loses_nothing() {
             >?limit=2
               listed a
               list done at 5
-            >?watch timeoutSeconds=7&resourceVersion=5
+            >?watch timeoutSeconds=1&resourceVersion=5
               failed: GET /api/v1/pods: Peer disconnected
             >?limit=1
-            >?watch timeoutSeconds=7&resourceVersion=5
+              resumed
+            >?watch timeoutSeconds=1&resourceVersion=5
               applied x at 5
               failed: GET /api/v1/pods: cannot read the answer: the body ends in the middle of something (after 129 bytes)
-            >?watch timeoutSeconds=7&resourceVersion=5
+            >?watch timeoutSeconds=1&resourceVersion=5
               applied b at 6
         "#]],
     );
@@ -334,7 +336,7 @@ fn s5_json_is_understood_where_the_server_writes_json() {
             >?limit=2
               listed a
               list done at 5
-            >?watch timeoutSeconds=7&resourceVersion=5
+            >?watch timeoutSeconds=1&resourceVersion=5
               applied b at 6
               bookmark 9
               failed: the server answered 410 Gone: m
@@ -376,7 +378,7 @@ fn s5_what_is_neither_protobuf_nor_json_is_named() {
               list started
             >?limit=2
               list done at 5
-            >?watch timeoutSeconds=7&resourceVersion=5
+            >?watch timeoutSeconds=1&resourceVersion=5
               failed: GET /api/v1/pods: cannot read the answer: a field that is longer than the message around it (after 5 bytes)
               list started
             >?limit=2
@@ -409,7 +411,7 @@ fn s3_a_resource_that_is_not_served_is_visible_and_asked_for_again() {
               list started
             >?limit=2
               list done at 5
-            >?watch timeoutSeconds=7&resourceVersion=5
+            >?watch timeoutSeconds=1&resourceVersion=5
               failed: the server answered 404: 404 page not found
               list started
             >?limit=2
@@ -435,7 +437,7 @@ fn s7_a_server_restored_from_a_backup_is_noticed_after_the_connection_was_lost()
             >?limit=2
               listed a
               list done at 50
-            >?watch timeoutSeconds=7&resourceVersion=50
+            >?watch timeoutSeconds=1&resourceVersion=50
               applied b at 60
               failed: GET /api/v1/pods: Peer disconnected
             >?limit=1
@@ -443,7 +445,7 @@ fn s7_a_server_restored_from_a_backup_is_noticed_after_the_connection_was_lost()
             >?limit=2
               listed a
               list done at 40
-            >?watch timeoutSeconds=7&resourceVersion=40
+            >?watch timeoutSeconds=1&resourceVersion=40
               bookmark 30
               list started
             >?limit=2
@@ -471,7 +473,7 @@ fn s5_the_first_list_can_be_streamed() {
             whole(PROTOBUF_WATCH, &event("MODIFIED", "c", "10")),
         ],
         &expect![[r#"
-            >?watch timeoutSeconds=7&sendInitialEvents=true&resourceVersionMatch=NotOlderThan
+            >?watch timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan
               list started
               listed a
               listed b
@@ -479,11 +481,11 @@ fn s5_the_first_list_can_be_streamed() {
               list done at 6
               applied c at 7
               failed: the server answered 410 Expired: too old
-            >?watch timeoutSeconds=7&sendInitialEvents=true&resourceVersionMatch=NotOlderThan
+            >?watch timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan
               list started
               list done at 8
               applied c at 9
-            >?watch timeoutSeconds=7&resourceVersion=9
+            >?watch timeoutSeconds=1&resourceVersion=9
               applied c at 10
         "#]],
     );
@@ -491,13 +493,47 @@ fn s5_the_first_list_can_be_streamed() {
         options,
         vec![status(422, "Invalid"), list(&["a"], "5", "")],
         &expect![[r#"
-        >?watch timeoutSeconds=7&sendInitialEvents=true&resourceVersionMatch=NotOlderThan
+        >?watch timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan
           failed: the server answered 422 Invalid: m
           list started
         >?limit=2
           listed a
           list done at 5
     "#]],
+    );
+}
+
+#[test]
+fn s7_a_watch_that_ends_early_is_followed_by_a_look_at_the_version() {
+    let events = [event("ADDED", "a", "7"), event("ADDED", "b", "8")].concat();
+    check_with(
+        ReflectorOptions { watch_timeout_s: 100..=100, ..quick() },
+        vec![
+            list(&[], "5", ""),
+            whole(PROTOBUF_WATCH, &events),
+            list(&[], "8", ""),
+            whole(PROTOBUF_WATCH, &event("DELETED", "b", "9")),
+            list(&["a"], "8", ""),
+            list(&["a", "b"], "8", ""),
+        ],
+        &expect![[r#"
+              list started
+            >?limit=2
+              list done at 5
+            >?watch timeoutSeconds=100&resourceVersion=5
+              applied a at 7
+              applied b at 8
+            >?limit=1
+              resumed
+            >?watch timeoutSeconds=100&resourceVersion=8
+              deleted b at 9
+            >?limit=1
+              list started
+            >?limit=2
+              listed a
+              listed b
+              list done at 8
+        "#]],
     );
 }
 

@@ -21,6 +21,9 @@ const MISSING_FOR: Duration = Duration::from_secs(3);
 /// an aggregated server with a counter for each replica, say). Without this one such resource would hold up collection
 /// and have everything listed anew again and again. The restore of a server shows on all of its resources.
 const RESTORES_MAX: u32 = 3;
+/// A watch that has lost its connection and then found none so often in a row has no server. Once is what a proxy does
+/// to an idle connection, or a server to its clients when another takes over.
+const LOST_MIN: u32 = 2;
 /// A reader needs its decoder and a channel, no recursion: a small stack keeps hundreds of them cheap.
 const STACK_BYTES: usize = 512 << 10;
 
@@ -37,6 +40,8 @@ pub enum Change {
     ListDone(String),
     /// Nothing else happened up to this version of the server's data.
     Bookmark(String),
+    /// After an end or a failure the watch goes on: the server answers, and is not behind what it had shown.
+    Resumed,
     /// List or watch failed and will be tried again.
     Failed(Error),
     /// The reader has ended by a fault of its own; nothing more comes from it.
@@ -49,7 +54,11 @@ impl Change {
         match self {
             Change::Seen(meta) | Change::Deleted(meta) => Some(&meta.resource_version),
             Change::Bookmark(version) => Some(version),
-            Change::ListStarted | Change::ListDone(_) | Change::Failed(_) | Change::Died => None,
+            Change::ListStarted
+            | Change::ListDone(_)
+            | Change::Resumed
+            | Change::Failed(_)
+            | Change::Died => None,
         }
     }
 }
@@ -85,6 +94,8 @@ pub struct Monitor {
     version: u64,
     /// How often a list was older than that.
     restores: u32,
+    /// How often in a row no server answered.
+    lost: u32,
     missing_since: Option<Instant>,
     /// The server answered that the path is not served. When discovery says that it is, a fresh reader starts at once
     /// instead of waiting out the old one's back-off.
@@ -107,6 +118,7 @@ pub struct Monitors {
     next_source: u16,
     runs: u64,
     seed: u64,
+    is_newly_lost: bool,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -146,6 +158,7 @@ impl Monitors {
             next_source: 0,
             runs: 0,
             seed: seed(),
+            is_newly_lost: false,
             threads: Vec::new(),
         }
     }
@@ -164,6 +177,7 @@ impl Monitors {
     pub fn listed(&mut self, id: MonitorId, version: &str) -> Listed {
         let Some(monitor) = self.get_mut(id) else { return Listed::Again };
         monitor.last_error = None;
+        monitor.lost = 0;
         monitor.is_unserved = false;
         let version = parse_version(version).unwrap_or(monitor.version);
         let mut went_back = version < std::mem::replace(&mut monitor.version, version);
@@ -193,6 +207,25 @@ impl Monitors {
         }
     }
 
+    /// Notes that a watch goes on after it had failed.
+    pub fn resumed(&mut self, id: MonitorId) {
+        if let Some(monitor) = self.get_mut(id) {
+            monitor.lost = 0;
+        }
+    }
+
+    /// Whether a watch has lost its server since this was last asked. One that never finds it again is told once only,
+    /// so that it does not hold the others up again and again (S3).
+    pub fn take_newly_lost(&mut self) -> bool {
+        std::mem::take(&mut self.is_newly_lost)
+    }
+
+    /// Whether no watch that ever had a server has one now.
+    pub fn are_all_lost(&self) -> bool {
+        let mut synced = self.iter().filter(|monitor| monitor.is_synced).peekable();
+        synced.peek().is_some() && synced.all(Monitor::is_lost)
+    }
+
     /// Begins every watch anew (S7): what they have seen may not be true of the server any more.
     pub fn restart_all(&mut self) {
         let resources: Vec<ApiResource> =
@@ -204,12 +237,18 @@ impl Monitors {
 
     /// Notes that a list or watch failed; says whether this is news worth a line in the log.
     pub fn failed(&mut self, id: MonitorId, error: &Error) -> bool {
+        let mut is_newly_lost = false;
         let Some(monitor) = self.get_mut(id) else { return false };
+        if matches!(error, Error::Transport { .. }) {
+            monitor.lost = monitor.lost.saturating_add(1);
+            is_newly_lost = monitor.is_synced && monitor.lost == LOST_MIN;
+        }
         let is_unserved = matches!(error, Error::Status(status) if status.code == 404 && !status.is_status);
         let error = error.to_string();
         let is_news = monitor.last_error.as_ref() != Some(&error);
         monitor.last_error = Some(error);
         monitor.is_unserved = is_unserved;
+        self.is_newly_lost |= is_newly_lost;
         is_news
     }
 
@@ -352,6 +391,7 @@ impl Monitors {
             id,
             is_synced: false,
             last_error: None,
+            lost: 0,
             version,
             restores,
             missing_since: None,
@@ -405,6 +445,12 @@ impl Monitor {
     /// Whether its first list is complete.
     pub fn is_synced(&self) -> bool {
         self.is_synced
+    }
+
+    /// Whether it was listed once and finds no server now. Its state is what it was, unless the server comes back with
+    /// another one (S7).
+    pub fn is_lost(&self) -> bool {
+        self.is_synced && LOST_MIN <= self.lost
     }
 
     /// What went wrong last, if nothing has gone well since.
@@ -463,6 +509,7 @@ fn forward(changes: &Sender<Seen>, monitor: MonitorId, event: &WatchEvent<'_>) -
         WatchEvent::Deleted(meta) => Change::Deleted(meta.to_owned()),
         WatchEvent::ListDone { resource_version } => Change::ListDone((*resource_version).to_owned()),
         WatchEvent::Bookmark { resource_version } => Change::Bookmark((*resource_version).to_owned()),
+        WatchEvent::Resumed => Change::Resumed,
         WatchEvent::Failed(error) => Change::Failed((*error).clone()),
     };
     match changes.send(Seen { monitor, change }) {
@@ -528,6 +575,26 @@ mod tests {
         monitors.saw(id, "30");
         assert_eq!(monitors.listed(id, "25"), Listed::WentBack);
         assert_eq!(monitors.listed(id, "25"), Listed::Again);
+    }
+
+    #[test]
+    fn s7_a_watch_is_lost_when_it_was_listed_and_finds_no_server_twice() {
+        let (mut monitors, _, _changes) = one_watch();
+        let id = id(&monitors);
+        let refused = Error::Transport { request: "GET /".into(), cause: "refused".into() };
+        monitors.failed(id, &refused);
+        monitors.failed(id, &refused);
+        assert!(!monitors.are_all_lost(), "it has never been listed");
+        monitors.listed(id, "5");
+        for is_lost in [false, true, true] {
+            monitors.failed(id, &refused);
+            assert_eq!(monitors.are_all_lost(), is_lost);
+        }
+        assert!(monitors.take_newly_lost());
+        monitors.failed(id, &refused);
+        assert!(!monitors.take_newly_lost(), "told once");
+        monitors.resumed(id);
+        assert!(!monitors.are_all_lost());
     }
 
     #[test]

@@ -21,7 +21,7 @@ use log::{debug, error, info, warn};
 use crate::discovery;
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::monitors::{Change, Listed, MonitorId, Monitors, Seen, display};
+use crate::monitors::{Change, Listed, Monitor, MonitorId, Monitors, Seen, display};
 use crate::workers::{Fact, Finding, Shared, delete_worker, orphan_worker};
 
 /// Changes under way from watches to the graph. It holds the readers back when the graph is slower (S5); more would
@@ -83,6 +83,7 @@ pub fn run(settings: &Settings, shared: &Arc<Shared>, health: &Health, inputs: I
         workers: Vec::new(),
         concurrent_gc_syncs: settings.concurrent_gc_syncs,
         is_discovered: false,
+        is_restored: false,
         first_lists_due: never(),
         applied,
         effects: Vec::new(),
@@ -103,7 +104,7 @@ pub fn run(settings: &Settings, shared: &Arc<Shared>, health: &Health, inputs: I
             Event::Seen(seen) => daemon.seen(seen, &changes),
             Event::Found(finding) => daemon.found(&finding),
             Event::Discovered(answer) => daemon.discovered(answer),
-            Event::FirstListsDue => daemon.start_workers("not everything is listed, but 30 s have passed"),
+            Event::FirstListsDue => daemon.first_lists_due(),
             Event::Tick => daemon.tick(),
             Event::Stop => break,
         }
@@ -139,6 +140,8 @@ struct Loop<'a> {
     workers: Vec<JoinHandle<()>>,
     concurrent_gc_syncs: usize,
     is_discovered: bool,
+    /// The server's data was restored and not everything has been listed anew.
+    is_restored: bool,
     first_lists_due: Receiver<Instant>,
     applied: Arc<AtomicU64>,
     /// Reused from event to event.
@@ -148,6 +151,7 @@ struct Loop<'a> {
 impl Loop<'_> {
     /// Takes one change, and as many more as are ready, under one lock.
     fn seen(&mut self, first: Seen, changes: &Receiver<Seen>) {
+        let were_all_lost = self.monitors.are_all_lost();
         let mut listed = Vec::new();
         let mut state = self.shared.state();
         let more = changes.try_iter().take(CHANGES_AT_ONCE - 1);
@@ -182,6 +186,7 @@ impl Loop<'_> {
                     listed.push((monitor, version, how));
                 }
                 Change::Bookmark(_) => {}
+                Change::Resumed => self.monitors.resumed(monitor),
                 Change::Died => self.monitors.died(monitor),
                 Change::Failed(error) => {
                     watch_failed(&mut self.monitors, &self.shared.metrics, monitor, &error);
@@ -192,6 +197,25 @@ impl Loop<'_> {
         self.shared.apply(&mut self.effects);
         for (monitor, version, how) in listed {
             self.listed(monitor, &version, how);
+        }
+        self.hold_while_lost(were_all_lost);
+    }
+
+    /// S7: a server that was away may come back in an older state, and workers would find it before the watches do.
+    /// Until the watches have looked, or time is up, nothing is begun.
+    fn hold_while_lost(&mut self, were_all_lost: bool) {
+        let is_newly_lost = self.monitors.take_newly_lost();
+        if self.shared.is_paused() {
+            if were_all_lost && !self.monitors.are_all_lost() {
+                // It is back. The other watches find it within the longest back-off, which is as long as this.
+                self.first_lists_due = after(FIRST_LISTS_WITHIN);
+            }
+            self.start_workers_if_all_listed();
+        } else if is_newly_lost && !self.workers.is_empty() {
+            warn!("no API server answers: nothing is begun until the watches go on");
+            self.shared.pause();
+            self.health.set_not_ready("no API server answers");
+            self.first_lists_due = after(FIRST_LISTS_WITHIN);
         }
     }
 
@@ -221,6 +245,7 @@ impl Loop<'_> {
     /// S7: nothing that was seen absent is believed any more and attempts under way are void ([`Loop::seen`] has seen to
     /// that); nothing is begun until everything has been listed anew.
     fn start_again(&mut self) {
+        self.is_restored = true;
         self.monitors.restart_all();
         self.health.set_not_ready("the server's data was restored: listing everything anew");
         self.first_lists_due = after(FIRST_LISTS_WITHIN);
@@ -297,17 +322,29 @@ impl Loop<'_> {
         }
     }
 
+    fn first_lists_due(&mut self) {
+        if self.monitors.are_all_lost() {
+            // Workers would find no server either.
+            self.first_lists_due = after(FIRST_LISTS_WITHIN);
+        } else {
+            self.start_workers("not everything is listed, but 30 s have passed");
+        }
+    }
+
     fn start_workers_if_all_listed(&mut self) {
-        let is_waiting = self.workers.is_empty() || self.shared.is_paused();
-        if is_waiting && self.is_discovered && self.monitors.iter().all(|m| m.is_synced()) {
-            self.start_workers("everything is listed");
+        let needs_all = self.workers.is_empty() || self.is_restored;
+        let is_listed = |monitor: &Monitor| (monitor.is_synced() || !needs_all) && !monitor.is_lost();
+        let is_waiting = needs_all || self.shared.is_paused();
+        if is_waiting && self.is_discovered && self.monitors.iter().all(is_listed) {
+            self.start_workers(if needs_all { "everything is listed" } else { "the watches go on" });
         }
     }
 
     /// S4.
     fn start_workers(&mut self, why: &str) {
         self.first_lists_due = never();
-        for monitor in self.monitors.iter().filter(|monitor| !monitor.is_synced()) {
+        self.is_restored = false;
+        for monitor in self.monitors.iter().filter(|monitor| !monitor.is_synced() || monitor.is_lost()) {
             let error = monitor.last_error().unwrap_or("its list has not ended");
             warn!("collecting without {}: {error}", display(&monitor.resource));
             self.shared.metrics.resources_sync_error();
