@@ -25,7 +25,7 @@ use crate::kinds;
 use crate::poll::{Look, eventually};
 use crate::process::{Process, tied};
 use crate::random::Random;
-use crate::rig::{self, Rig};
+use crate::rig::{self, Rig, conditional_deletes};
 
 const RBAC: &str = include_str!("../../../deploy/rbac.yaml");
 
@@ -109,7 +109,7 @@ impl Suite {
         let mut suite = tied(&self.binary);
         suite.arg("--kubeconfig").arg(self.rig.admin_kubeconfig());
         suite.args(["--provider=skeleton", "--allowed-not-ready-nodes=-1", "--minStartupPods=0"]);
-        suite.args(["--ginkgo.v", "--ginkgo.no-color", "--ginkgo.fail-on-empty"]);
+        suite.args(["--ginkgo.v", "--ginkgo.no-color", "--ginkgo.silence-skips", "--ginkgo.fail-on-empty"]);
         suite.args(["--ginkgo.seed", &seed.to_string(), "--ginkgo.focus", &flags.focus]);
         suite.arg("--ginkgo.json-report").arg(&report);
         // It writes files of its own below the directory that it runs in.
@@ -122,6 +122,11 @@ impl Suite {
         // A status that the report does not explain must not pass for success.
         if outcome.failed == 0 && !status.success() {
             return Err(Failure::new(format!("the suite ended with {status}\n{}", suite.log_tail())));
+        }
+        // The suite looks at what is gone; this, at how. The reference may fall back to the UID alone.
+        if flags.collector == CollectorKind::Daemon {
+            let n_deletes = conditional_deletes(&self.rig.audit_log())?;
+            eprintln!("conformance: {n_deletes} deletions by the daemon, each with UID and resourceVersion");
         }
         Ok(outcome)
     }

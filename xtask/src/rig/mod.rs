@@ -3,6 +3,7 @@
 //! No collector, no scheduler, no kubelet and no namespace controller run here: nothing deletes anything but who is
 //! told to, and a deleted namespace stays `Terminating` for ever.
 
+mod audit;
 mod build;
 
 use std::fs;
@@ -19,6 +20,7 @@ use crate::kubeconfig;
 use crate::poll::{Look, eventually};
 use crate::process::{Process, tied};
 
+pub use audit::conditional_deletes;
 pub use build::{Binaries, binaries, e2e_test};
 
 /// Every deletion with its body, where the preconditions are.

@@ -1,19 +1,17 @@
 //! What must hold over the whole run, whatever else happened in it.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::api::Policy;
 use crate::e2e::scenarios::chains::Chain;
 use crate::e2e::world::{DEFAULT_CONCURRENT_GC_SYNCS, World};
 use crate::failure::{Doing, Failure};
 use crate::poll::Look;
-use crate::rig::DAEMON_USER;
+use crate::rig::conditional_deletes;
 
 /// With the time of a request, about a hundred writes a second.
 const BETWEEN_WRITES: Duration = Duration::from_millis(7);
@@ -62,24 +60,7 @@ pub fn every_delete_is_conditional(world: &mut World<'_>) -> Result<(), Failure>
     }
     let path =
         world.audit_log().ok_or_else(|| Failure::new("this cluster has no audit log that can be read"))?;
-    let log = File::open(&path).doing(|| format!("cannot open {}", path.display()))?;
-    let mut deletes = 0;
-    for line in BufReader::new(log).lines() {
-        let line = line.doing(|| "cannot read the audit log".into())?;
-        let event: Value = serde_json::from_str(&line).doing(|| "cannot read the audit log".into())?;
-        // A collector that is killed may have sent the head of a request and not its body: the server then reads an
-        // unexpected EOF and refuses.
-        let is_cut =
-            event["requestObject"].is_null() && event["responseStatus"]["code"].as_u64() >= Some(400);
-        if event["user"]["username"] != DAEMON_USER || is_cut {
-            continue;
-        }
-        deletes += 1;
-        let preconditions = &event["requestObject"]["preconditions"];
-        if !["uid", "resourceVersion"].iter().all(|field| preconditions[field].is_string()) {
-            return Err(Failure::new(format!("a delete without both preconditions: {line}")));
-        }
-    }
+    let deletes = conditional_deletes(&path)?;
     // Each chain costs two deletions at least; the canaries of other scenarios come on top.
     if deletes >= 4 {
         Ok(())
