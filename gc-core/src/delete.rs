@@ -456,7 +456,8 @@ impl DeleteAttempt {
         }
     }
 
-    /// D11: the same references at another version are deleted again at once; anything else is decided afresh.
+    /// D11: the same references at another version are deleted again at once; anything else is decided afresh. So is
+    /// what rests on an owner that was waiting: a second DELETE can turn its foreground deletion into an orphaning.
     fn reread(&mut self, state: &mut State, now: Duration, item: Item, was: Decided, reply: Reply) -> Step {
         let live = match reply {
             Reply::Object(live) if Uid::new(&live.uid) == self.uid => live,
@@ -466,7 +467,7 @@ impl DeleteAttempt {
         if live.being_deleted {
             return forget(Why::BeingDeleted);
         }
-        if live.owner_references != was.live.owner_references {
+        if live.owner_references != was.live.owner_references || was.classes.contains(&Class::Waiting) {
             return self.decide(state, item, live);
         }
         let deletes = was.deletes + 1;
@@ -474,7 +475,7 @@ impl DeleteAttempt {
             return retry(format!("{} not deleted: somebody else keeps writing to it", item.target));
         }
         match self.verdict(state, &live, &was.classes) {
-            // Its finalizers may name another policy now. Nothing that was dangling or waiting comes back to life.
+            // Its finalizers may name another policy now. Nothing that was dangling comes back to life.
             Verdict::Delete { policy, unblock: false } => {
                 self.delete(item, Decided { live, policy, deletes, classes: was.classes })
             }

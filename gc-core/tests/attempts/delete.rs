@@ -1000,3 +1000,24 @@ fn d16_kubernetes_104342_a_404_is_a_proof_only_when_all_of_it_fits() {
     assert!(!proves(Refusal { kind: "", ..fits }));
     assert!(!proves(Refusal { code: 410, ..fits }) && !proves(Refusal { code: 403, ..fits }));
 }
+
+#[test]
+fn d11_an_owner_that_waited_may_have_turned_to_orphaning_by_the_time_of_the_next_delete() {
+    let world = "
+        both cm/w @ns uid=w finalizers=[foregroundDeletion] deleting
+        both cm/child @ns uid=c owners=[cm/w#w!]
+        after #2 live cm/child @ns uid=c rv=2 owners=[cm/w#w!]
+        after #3 live cm/w @ns uid=w finalizers=[orphan] deleting";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/child -> uid=c rv=1
+        read configmaps ns/w -> uid=w rv=1
+        delete configmaps ns/child uid=c rv=1 Background -> 409
+        read configmaps ns/child -> uid=c rv=2
+        read configmaps ns/w -> uid=w rv=1
+        = has an owner that lives
+    "#]],
+    );
+}
