@@ -41,6 +41,10 @@ impl Default for Options {
     }
 }
 
+/// How many coordinates of one virtual node are passed over in one go; each costs a look at all of its dependents. What
+/// is left is asked for.
+const ALTERNATIVES_MAX: usize = 64;
+
 /// The collector's whole memory. The caller holds it behind one lock, for microseconds, and never across a request.
 #[derive(Debug)]
 pub struct State {
@@ -156,11 +160,54 @@ impl State {
         let first = effects.len();
         self.graph.virtual_delete(absent, effects);
         self.absorb(effects, first);
+        self.pass_over(&absent.uid, effects, first);
     }
 
     /// A worker found that no object can have a virtual node's coordinate (G9, D6).
     pub fn reconsider(&mut self, impossible: &Coordinate, effects: &mut Vec<Effect>) {
+        let first = effects.len();
         self.graph.reconsider(impossible, effects);
+        self.pass_over(&impossible.uid, effects, first);
+    }
+
+    /// A virtual node that dependents name by several coordinates takes the next one (G9). One that no object can have,
+    /// or that is known to be absent, is not asked for again: dependents that are held, or that can never be resolved,
+    /// would keep a worker busy for as long as they stay (D17). Where none is left to ask for, the node comes to rest:
+    /// at one that no object can have, else as absent.
+    fn pass_over(&mut self, uid: &Uid, effects: &mut Vec<Effect>, first: usize) {
+        let mut passed: Vec<Coordinate> = Vec::new();
+        while let Some(at) = position_of_retry(effects, first, uid) {
+            let Some(coordinate) = self.graph.get(uid).map(|node| node.coordinate()) else { return };
+            let is_impossible = self.is_impossible(&coordinate);
+            if ALTERNATIVES_MAX < passed.len() || !(is_impossible || self.is_known_absent(&coordinate)) {
+                return;
+            }
+            effects.remove(at);
+            let rests = is_impossible || !passed.iter().any(|passed| self.is_impossible(passed));
+            if passed.contains(&coordinate) && rests {
+                break;
+            }
+            self.graph.reconsider(&coordinate, effects);
+            passed.push(coordinate);
+        }
+        let Some(coordinate) = self.graph.get(uid).map(|node| node.coordinate()) else { return };
+        if passed.contains(&coordinate) && !self.is_impossible(&coordinate) {
+            self.graph.virtual_delete_all(uid, effects);
+            self.absorb(effects, first);
+        }
+    }
+
+    fn is_impossible(&self, coordinate: &Coordinate) -> bool {
+        self.kinds.resolve(&coordinate.api_version, &coordinate.kind).is_some()
+            && self.target(coordinate).is_none()
+    }
+
+    fn is_known_absent(&mut self, coordinate: &Coordinate) -> bool {
+        let resource = self.kinds.resolve(&coordinate.api_version, &coordinate.kind);
+        let is_cluster_scoped = resource.is_some_and(|resource| !resource.namespaced);
+        self.absent.contains(coordinate)
+            || is_cluster_scoped
+                && self.absent.contains(&Coordinate { namespace: String::new(), ..coordinate.clone() })
     }
 
     /// A complete list of this source begins (S5).
@@ -417,6 +464,13 @@ fn needs_kind(node: &Node<'_>, api_version: &str, kind: &str) -> bool {
     let is_own = node.api_version() == api_version && node.kind() == kind;
     let mut references = node.owner_references();
     is_own || (!node.is_orphaning() && references.any(|r| r.api_version == api_version && r.kind == kind))
+}
+
+/// Where a virtual node's next attempt stands among the effects.
+fn position_of_retry(effects: &[Effect], first: usize, uid: &Uid) -> Option<usize> {
+    let is_retry =
+        |effect: &Effect| matches!(effect, Effect::AttemptToDeleteRateLimited(retried) if retried == uid);
+    (first..effects.len()).rev().find(|&at| effects.get(at).is_some_and(is_retry))
 }
 
 /// Whether an object of any kind can have this name: it has to be one segment of a path (apimachinery's

@@ -160,6 +160,18 @@ impl Graph {
         self.end_change();
     }
 
+    /// Every coordinate under which dependents name this virtual node has been found absent, one after the other: it is
+    /// removed as in spec G8. Until one of them is written anew there is nothing to ask for.
+    pub fn virtual_delete_all(&mut self, uid: &Uid, effects: &mut Vec<Effect>) {
+        let Some(index) = self.find_present(uid.as_ref()) else {
+            return;
+        };
+        if self.store.is(index, VIRTUAL) {
+            self.depart(&[index], effects);
+        }
+        self.end_change();
+    }
+
     /// Forgets every absence that the graph knows of (spec S7: the server's versions went back, so what was seen
     /// deleted may live again). Owners that were absent are virtual again and go to attempt-to-delete.
     pub fn forget_absent(&mut self, effects: &mut Vec<Effect>) {
@@ -457,8 +469,16 @@ impl Graph {
             } else if self.store.is(owner, ABSENT) {
                 // The references that kept the object alive may be those that went.
                 check = true;
-            } else if !known.references.contains(&(owner, self.store.edge(edge).written())) {
-                check |= self.is_questionable(edge, &mut reported, effects);
+            } else {
+                // Whoever was there when the owner began to delete its dependents was queued then. Level, not edge:
+                // which of the two a watch shows first must not matter.
+                check |= owner != index && self.store.is(owner, DELETING_DEPENDENTS);
+                check |= if known.references.contains(&(owner, self.store.edge(edge).written())) {
+                    // The look that it had may have ended at a reference that is gone now.
+                    self.is_mismatched(edge)
+                } else {
+                    self.is_questionable(edge, &mut reported, effects)
+                };
             }
         }
         check
@@ -503,23 +523,26 @@ impl Graph {
     /// Spec G4: whether a reference to an owner that is in the graph needs a look at the server. Only the first
     /// reference into a wrong namespace is reported.
     fn is_questionable(&mut self, edge: u32, reported: &mut bool, effects: &mut Vec<Effect>) -> bool {
-        let Edge { owner, dependent, .. } = *self.store.edge(edge);
-        let is_virtual = self.store.is(owner, VIRTUAL);
-        if self.is_in_wrong_namespace(owner, dependent) {
-            if !is_virtual && !*reported {
-                self.report(edge, effects);
-                *reported = true;
-            }
-        } else {
-            let same_namespace = self.store.node(owner).namespace == self.store.node(dependent).namespace;
-            if self.store.edge(edge).is_as_owner() && (same_namespace || !is_virtual) {
-                return false;
-            }
+        if !self.is_mismatched(edge) {
+            return false;
         }
-        if is_virtual {
+        let Edge { owner, dependent, .. } = *self.store.edge(edge);
+        if self.store.is(owner, VIRTUAL) {
             self.store.doubt(owner);
+        } else if self.is_in_wrong_namespace(owner, dependent) && !*reported {
+            self.report(edge, effects);
+            *reported = true;
         }
         true
+    }
+
+    /// Whether a reference says something else of its owner than the graph does.
+    fn is_mismatched(&self, edge: u32) -> bool {
+        let Edge { owner, dependent, .. } = *self.store.edge(edge);
+        let same_namespace = self.store.node(owner).namespace == self.store.node(dependent).namespace;
+        self.is_in_wrong_namespace(owner, dependent)
+            || !self.store.edge(edge).is_as_owner()
+            || !same_namespace && self.store.is(owner, VIRTUAL)
     }
 
     /// A node that is not observed stands for the references to it; without any it stands for nothing.

@@ -19,7 +19,8 @@
 //! where this graph goes further, the reason stands at the place:
 //!
 //! - The flags of a node (being deleted, deleting dependents, orphaning) are levels, not edges: they are what the last
-//!   observation said (kubernetes#77081, #89503).
+//!   observation said (kubernetes#77081, #89503). A dependent that is new to an owner that is *deleting dependents* is put
+//!   on the queue as those that were there before, so that the order in which watches show them does not matter.
 //! - A virtual node goes with the last reference to it. It stands for its references, and for nothing else.
 //! - A node that is proved absent stays as a mark while references name it: [`Node::owner_states`] tells. The proof is
 //!   not lost to a bounded cache when thousands of owners go at once, and when the object turns up again after all its

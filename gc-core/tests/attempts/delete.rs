@@ -1021,3 +1021,60 @@ fn d11_an_owner_that_waited_may_have_turned_to_orphaning_by_the_time_of_the_next
     "#]],
     );
 }
+
+/// Found by simulation: two held dependents name an owner that is gone by different coordinates. Each was asked for in
+/// turn, a hundred times a second, for as long as they were held.
+#[test]
+fn g9_d17_a_virtual_node_all_of_whose_coordinates_are_absent_comes_to_rest() {
+    let mut world = World::new(
+        "graph cm/a @ns uid=a owners=[cm/o#o] finalizers=[x] deleting
+         graph cm/b @ns uid=b owners=[cm/p#o] finalizers=[x] deleting",
+    );
+    for (end, asks_on) in
+        [("ConfigMap.v1 ns/o (o) does not exist", true), ("ConfigMap.v1 ns/p (o) does not exist", false)]
+    {
+        world.effects();
+        let outcome = world.attempt("o");
+        assert_eq!(outcome.to_string(), end);
+        let Outcome::VirtuallyDeleted(coordinate) = outcome else { panic!("{outcome}") };
+        world.state.virtual_delete(&coordinate, &mut world.effects);
+        let shown = world.effects();
+        assert_eq!(shown.contains("RateLimited"), asks_on, "{shown}");
+    }
+    assert_eq!(world.state.graph().virtual_len(), 0);
+}
+
+/// Found by simulation: cluster-scoped dependents name an owner of a namespaced kind by several names, none of which can
+/// be asked for. The node came back every 5 ms for ever.
+#[test]
+fn d6_d17_a_virtual_node_all_of_whose_coordinates_are_impossible_comes_to_rest() {
+    let mut world = World::new(
+        "graph node/a uid=a owners=[cm/o#o]
+         graph node/b uid=b owners=[cm/p#o]",
+    );
+    world.effects();
+    let outcome = world.attempt("o");
+    let Outcome::Impossible(coordinate) = outcome else { panic!("{outcome}") };
+    world.state.reconsider(&coordinate, &mut world.effects);
+    assert_eq!(world.effects(), "");
+    assert_eq!(world.state.graph().virtual_len(), 1, "nobody can say whether it exists");
+}
+
+/// The same with one that can be asked for: it is asked for once.
+#[test]
+fn d6_d17_impossible_coordinates_are_passed_over_for_one_that_can_be_asked_for() {
+    let mut world = World::new(
+        "graph node/a uid=a owners=[cm/o#o]
+         graph node/b uid=b owners=[cm/p#o]
+         graph cm/c @ns uid=c owners=[cm/q#o] finalizers=[x] deleting",
+    );
+    let Outcome::Impossible(coordinate) = world.attempt("o") else { panic!("it has no namespace") };
+    world.effects();
+    world.state.reconsider(&coordinate, &mut world.effects);
+    assert_eq!(world.effects(), r#"AttemptToDeleteRateLimited(Uid("o"))"#);
+    let Outcome::VirtuallyDeleted(coordinate) = world.attempt("o") else { panic!("it is absent") };
+    assert_eq!(coordinate.to_string(), "ConfigMap.v1 ns/q (o)");
+    world.state.virtual_delete(&coordinate, &mut world.effects);
+    assert_eq!(world.effects(), r#"AttemptToDelete(Uid("c"))"#);
+    assert_eq!(world.state.graph().virtual_len(), 1);
+}

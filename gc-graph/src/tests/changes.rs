@@ -574,6 +574,7 @@ fn g7_kubernetes_77081_a_second_foreground_delete_is_work_again() {
             cm/owner @ns finalizers=[x, foreground] deleting
                 attempt-to-delete owner
             cm/child @ns owners=[cm/owner]
+                attempt-to-delete child
             cm/owner @ns rv=2 finalizers=[x] deleting
             cm/owner @ns rv=3 finalizers=[x, foreground] deleting
                 attempt-to-delete child
@@ -723,6 +724,7 @@ fn g8_an_owner_that_deletes_its_dependents_is_told() {
                 attempt-to-delete owner
             cm/other @ns
             cm/child @ns owners=[cm/owner!, cm/owner, cm/other!]
+                attempt-to-delete child
             delete cm/child @ns
                 attempt-to-delete owner
             ---
@@ -1115,6 +1117,49 @@ fn s7_absence_can_be_forgotten() {
             ---
             ConfigMap.v1 ns/a (a) rv=1 owners=[owner]
             ConfigMap.v1 ns/owner (owner) virtual
+        "#]],
+    );
+}
+
+/// Found by simulation: after a restart an owner in foreground deletion may be listed before its dependents. They are
+/// work all the same, also those that do not block it.
+#[test]
+fn g7_a_dependent_that_is_shown_after_its_owner_began_to_delete_them_is_queued() {
+    check(
+        "
+        cm/owner @ns deleting finalizers=[foreground]
+        cm/child @ns owners=[cm/owner]",
+        expect![[r#"
+            cm/owner @ns deleting finalizers=[foreground]
+                attempt-to-delete owner
+            cm/child @ns owners=[cm/owner]
+                attempt-to-delete child
+            ---
+            ConfigMap.v1 ns/child (child) rv=1 owners=[owner]
+            ConfigMap.v1 ns/owner (owner) rv=1 being-deleted deleting-dependents
+        "#]],
+    );
+}
+
+/// Found by simulation: the look that the child had ended at its first reference, which nobody can resolve. When that
+/// one goes, the other one, which names its owner wrongly, is still to be looked at.
+#[test]
+fn g6_when_a_reference_goes_what_was_questionable_is_looked_at_again() {
+    check(
+        "
+        cm/owner @ns
+        cm/child @ns owners=[widget/x#x, cm/misspelt#owner]
+        cm/child @ns rv=2 owners=[cm/misspelt#owner]",
+        expect![[r#"
+            cm/owner @ns
+            cm/child @ns owners=[widget/x#x, cm/misspelt#owner]
+                attempt-to-delete x
+                attempt-to-delete child
+            cm/child @ns rv=2 owners=[cm/misspelt#owner]
+                attempt-to-delete child
+            ---
+            ConfigMap.v1 ns/child (child) rv=2 owners=[owner as ConfigMap.v1 misspelt]
+            ConfigMap.v1 ns/owner (owner) rv=1
         "#]],
     );
 }

@@ -188,6 +188,7 @@ fn duplicate_references_count_once() {
                 attempt-to-delete o
             cm/a @ns rv=2 owners=[secret/o#o, cm/o]
                 attempt-to-delete o
+                attempt-to-delete a
             delete cm/a @ns
                 attempt-to-delete o
             ---

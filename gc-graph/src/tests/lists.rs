@@ -225,6 +225,7 @@ fn s2_a_resource_that_is_served_again_finds_its_dependents() {
             widget/owner @ns finalizers=[foreground] deleting
                 attempt-to-delete owner
             cm/child @ns owners=[widget/owner!]
+                attempt-to-delete child
             unserve widget
                 attempt-to-delete owner
             widget/owner @ns rv=2 finalizers=[foreground] deleting

@@ -182,12 +182,11 @@ impl Model {
                 }
                 continue;
             };
-            if !moved && old.iter().any(|other| same(&other)) {
-                continue;
-            }
+            check |= owner.is_deleting_dependents() && owner.coordinate.uid != object.coordinate.uid;
+            let is_new = moved || !old.iter().any(|other| same(&other));
             let at = &owner.coordinate;
             if !at.namespace.is_empty() && at.namespace != *namespace {
-                if owner.observed.is_some() && !reported {
+                if owner.observed.is_some() && is_new && !reported {
                     effects.0.push(invalid(object, reference, &at.namespace));
                     reported = true;
                 }

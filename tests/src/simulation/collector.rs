@@ -59,6 +59,8 @@ pub(super) struct Collector {
     /// Collection starts then, whatever is listed.
     pub first_lists_due: Option<Duration>,
     pub next_look: Duration,
+    /// When discovery last answered.
+    pub last_look: Duration,
     answer: Option<Result<Discovery, Error>>,
     looked: usize,
     failures: u32,
@@ -87,6 +89,7 @@ impl Collector {
             is_collecting: false,
             first_lists_due: None,
             next_look: now,
+            last_look: now,
             answer: None,
             looked: LOOK_AFTER_CHANGE_MS.len(),
             failures: 0,
@@ -122,6 +125,7 @@ impl Collector {
     pub(super) fn deliver(&mut self, name: &Name, link: &mut Link) -> String {
         let Some(reader) = self.readers.get_mut(name) else { return String::new() };
         let Some(change) = reader.changes.pop_front() else { return String::new() };
+        self.state.tell_time(link.now);
         if reader.defines_resources() && matches!(change, Change::Seen(_) | Change::Deleted(_)) {
             self.looked = 1;
             self.next_look = self.next_look.min(link.now + after_change(0));
@@ -183,6 +187,7 @@ impl Collector {
     /// The graph hears what a worker found.
     pub(super) fn take_finding(&mut self, now: Duration) -> String {
         let Some(finding) = self.findings.pop_front() else { return String::new() };
+        self.state.tell_time(now);
         let said = match &finding {
             Finding::Absent(coordinate) => {
                 self.state.virtual_delete(coordinate, &mut self.effects);
@@ -225,6 +230,7 @@ impl Collector {
         }
         let delay = self.delay_until_next_look(answer.is_err());
         self.next_look = link.now + delay;
+        self.last_look = link.now;
         let said = match &answer {
             Ok(discovery) => {
                 format!("{} resources, {} failed", discovery.resources.len(), discovery.failed.len())
@@ -280,6 +286,7 @@ impl Collector {
                 self.watch(resource, false, link);
             }
         }
+        self.state.tell_time(link.now);
         for source in &unserved {
             self.state.unserve(*source, &mut self.effects);
         }

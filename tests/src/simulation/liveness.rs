@@ -32,9 +32,7 @@ fn check_object(truth: &Truth, object: &Object) -> Result<(), Violation> {
     let owners: Vec<(Owner, String)> = (object.meta.owner_references.iter())
         .map(|r| (truth.owner(&object.meta.namespace, r), show_reference(r)))
         .collect();
-    if owners.iter().any(|(owner, _)| matches!(owner, Owner::NotServed | Owner::Unresolvable))
-        || owners.is_empty()
-    {
+    if owners.is_empty() || owners.iter().any(|&(owner, _)| is_unknown(owner)) {
         return Ok(());
     }
     if owners.iter().all(|(owner, _)| *owner != Owner::Solid) {
@@ -46,6 +44,11 @@ fn check_object(truth: &Truth, object: &Object) -> Result<(), Violation> {
         return Err(Violation::new(Check::ReferenceLeft, format!("{} has {owners:?}", object.show())));
     }
     Ok(())
+}
+
+/// Whether an owner is one of which nobody can say whether it exists.
+fn is_unknown(owner: Owner) -> bool {
+    matches!(owner, Owner::NotServed | Owner::AbsentUnserved | Owner::Unresolvable)
 }
 
 fn check_deleting(truth: &Truth, object: &Object) -> Result<(), Violation> {
@@ -122,18 +125,18 @@ fn differs(collector: &Collector, object: &Object) -> Option<String> {
         .then(|| format!("the graph has {} {references:?}", node.coordinate()))
 }
 
-/// A virtual node is left only where every reference to it is one that nobody can resolve: of a kind that is not served,
-/// with a name that no object can have, or to a namespaced kind from a cluster-scoped dependent.
+/// A virtual node is left only where something that names it is left alone because of a reference that nobody can resolve
+/// (of a kind that is not served, with a name that no object can have, to a namespaced kind from a cluster-scoped
+/// dependent), or where all that name it are being deleted and held by others: it goes with them.
 fn check_virtual(collector: &Collector, truth: &Truth) -> Result<(), Violation> {
     for node in collector.state.graph().nodes().filter(|node| node.is_virtual()) {
         let uid = node.uid().to_string();
-        let namers = truth.objects.values().filter(|o| o.names(&uid));
-        let mut references = namers.flat_map(|o| {
-            o.meta.owner_references.iter().filter(|r| r.uid == uid).map(|r| truth.owner(&o.meta.namespace, r))
-        });
-        let is_excused = references
-            .any(|owner| matches!(owner, Owner::NotServed | Owner::AbsentUnserved | Owner::Unresolvable));
-        if !is_excused {
+        let is_unresolvable = |o: &Object| {
+            let mut references = o.meta.owner_references.iter();
+            references.any(|r| is_unknown(truth.owner(&o.meta.namespace, r)))
+        };
+        let mut namers = truth.objects.values().filter(|o| o.names(&uid));
+        if !namers.clone().any(is_unresolvable) && !namers.all(|o| o.meta.being_deleted) {
             return Err(Violation::new(Check::VirtualLeft, node.coordinate().to_string()));
         }
     }

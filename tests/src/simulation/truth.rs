@@ -349,15 +349,15 @@ impl Truth {
         let is_right = match owner {
             Owner::Absent | Owner::AbsentUnserved | Owner::Waiting | Owner::Orphaning => true,
             Owner::Solid => {
+                // Orphaning goes by the watch's word, as in the reference: a user who changes the policy while the
+                // watch is behind is heard too late. It spares an object, so it is let pass.
                 self.was_within(&self.waiting_until, &reference.uid, cause)
-                    || self.was_within(&self.orphaning_until, &reference.uid, cause)
-                    || self.orphaned.contains_key(&reference.uid)
+                    || self.orphaning_until.contains_key(&reference.uid)
             }
             // Releasing goes by UID, whatever else the reference says.
             Owner::NotServed | Owner::Unresolvable => {
                 self.objects.get(&reference.uid).is_some_and(Object::is_orphaning)
-                    || self.was_within(&self.orphaning_until, &reference.uid, cause)
-                    || self.orphaned.contains_key(&reference.uid)
+                    || self.orphaning_until.contains_key(&reference.uid)
             }
         };
         if is_right {
@@ -399,6 +399,10 @@ impl Truth {
         let Some(after) = after else { return };
         if before.is_none() {
             self.past.push(after.clone());
+        }
+        if after.is_waiting() {
+            // Its user has thought better of it.
+            self.orphaned.remove(&after.meta.uid);
         }
         if after.is_orphaning() {
             self.orphaning_since.entry(after.meta.uid.clone()).or_insert(self.step);

@@ -31,7 +31,7 @@ pub(super) fn strike(world: &mut World<'_>, chance: &mut Random) -> Result<Strin
 }
 
 /// Everything works from now on. What is installed stays as it is.
-pub(super) fn clear(world: &mut World<'_>) -> Result<(), Violation> {
+pub(super) fn clear(world: &mut World<'_>) {
     let switches = &mut world.link.server.switches;
     switches.empty_discovery = false;
     switches.groups_down.clear();
@@ -43,7 +43,6 @@ pub(super) fn clear(world: &mut World<'_>) -> Result<(), Violation> {
         }
     }
     world.start_if_dead();
-    Ok(())
 }
 
 fn close_watch(world: &mut World<'_>, chance: &mut Random) -> String {

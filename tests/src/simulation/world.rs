@@ -33,6 +33,8 @@ pub(super) struct World<'t> {
     weather_permille: u32,
     disturbances: u32,
     start_at: Duration,
+    /// Since when everything works.
+    calm_since: Duration,
     step: u64,
     trace: Option<Trace<'t>>,
 }
@@ -83,6 +85,7 @@ impl<'t> World<'t> {
             chance,
             disturbances: 0,
             start_at: Duration::ZERO,
+            calm_since: Duration::ZERO,
             step: 0,
             trace,
         }
@@ -119,7 +122,8 @@ impl<'t> World<'t> {
             self.storm_step()?;
         }
         self.say("the storm is over", "");
-        weather::clear(self)?;
+        weather::clear(self);
+        self.calm_since = self.link.now;
         self.rest()?;
         let count = users::let_go(&mut self.link)?;
         self.say("users", &format!("let {count} objects go"));
@@ -325,6 +329,7 @@ impl<'t> World<'t> {
             && collector.findings.is_empty()
             && collector.workers.iter().all(|worker| worker.job.is_none())
             && collector.is_discovery_quiet()
+            && self.calm_since < collector.last_look
             && collector.readers.values().all(|reader| reader.is_quiet(&self.link))
     }
 
