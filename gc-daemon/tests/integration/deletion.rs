@@ -232,6 +232,10 @@ fn d6_a_cluster_scoped_dependent_with_a_namespaced_owner_stays_without_a_loop() 
     let reads = world.count(Method::Get, &path("clusterrole/reader"))
         + world.count(Method::Get, &path("clusterrole/late"));
     assert!(reads <= 6, "{reads} reads of objects that can never be decided");
+    assert_eq!(world.count(Method::Get, "/api/v1/configmaps/owner"), 0, "there is no such path");
+    let retries =
+        world.daemon.metric("workqueue_retries_total{name=\"garbage_collector_attempt_to_delete\"}");
+    assert_eq!(retries, Some(0.0));
 }
 
 #[test]
