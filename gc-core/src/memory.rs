@@ -73,6 +73,21 @@ impl Coordinates {
         self.touch(coordinate).is_some()
     }
 
+    /// Whether this object is remembered, under whichever version of its kind; marks it as just used.
+    pub fn contains_object(&mut self, coordinate: &Coordinate) -> bool {
+        let Some(entries) = self.by_uid.get(&coordinate.uid) else { return false };
+        let known = entries.iter().map(|entry| &entry.coordinate).find(|known| {
+            known.kind == coordinate.kind
+                && group_of(&known.api_version) == group_of(&coordinate.api_version)
+                && known.namespace == coordinate.namespace
+                && known.name == coordinate.name
+        });
+        match known.cloned() {
+            Some(known) => self.contains(&known),
+            None => false,
+        }
+    }
+
     /// Since when exactly this coordinate is remembered; marks it as just used.
     pub fn since(&mut self, coordinate: &Coordinate) -> Option<Duration> {
         self.touch(coordinate).map(|entry| entry.since)
@@ -135,6 +150,10 @@ impl Coordinates {
                 .is_some_and(|entries| entries.iter().any(|e| e.used == *used && e.coordinate == *coordinate))
         });
     }
+}
+
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 fn text_bytes(coordinate: &Coordinate) -> usize {

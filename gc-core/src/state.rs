@@ -46,7 +46,7 @@ impl Default for Options {
 const ALTERNATIVES_MAX: usize = 64;
 
 /// The collector's whole memory. The caller holds it behind one lock, for microseconds, and never across a request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct State {
     graph: Graph,
     kinds: Kinds,
@@ -347,7 +347,7 @@ impl State {
             // again, and no restore can have brought back the object of a kind that is not served.
             for namespace in [item_namespace, ""] {
                 let owner = coordinate(namespace);
-                if self.orphaned.contains(&owner) {
+                if self.orphaned.contains_object(&owner) {
                     return Known::Class(Class::Orphaned);
                 }
                 if self.absent.contains(&owner) {
@@ -360,7 +360,7 @@ impl State {
             return Known::Unresolvable;
         }
         let owner = coordinate(if resource.namespaced { item_namespace } else { "" });
-        if self.orphaned.contains(&owner) {
+        if self.orphaned.contains_object(&owner) {
             return Known::Class(Class::Orphaned);
         }
         if self.graph_holds_alive(&owner) {

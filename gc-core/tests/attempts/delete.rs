@@ -676,6 +676,24 @@ fn kubernetes_131307_a_dependent_that_the_orphaning_did_not_see_lives() {
     );
 }
 
+/// Found by simulation: the late dependent names the owner under another version of its kind.
+#[test]
+fn kubernetes_131307_a_late_dependent_may_name_another_version_of_the_owners_kind() {
+    let world = "
+        graph w/o @ns uid=o finalizers=[orphan] deleting
+        gone  w/o @ns uid=o
+        both  cm/late @ns uid=l rv=9 owners=[old/o#o]";
+    check(
+        "l",
+        world,
+        expect![[r#"
+        read configmaps ns/late -> uid=l rv=9
+        patch configmaps ns/late StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"resourceVersion":"9","uid":"l"}} -> uid=l rv=9'
+        = lives; 1 owner references removed
+    "#]],
+    );
+}
+
 #[test]
 fn an_orphaning_that_was_replaced_by_a_foreground_deletion_counts_no_more() {
     let world = "

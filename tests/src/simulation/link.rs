@@ -1,10 +1,11 @@
 //! The collector's way to the server: what gc-client does, without sockets, and with everything that can go wrong
 //! between the two.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gc_client::wire::{self, Format};
-use gc_client::{ApiResource, Error, ObjectMeta, Status};
+use gc_client::{ApiResource, Discovery, Error, ObjectMeta, Status};
 use gc_core::{LiveObject, OwnerReference, PatchKind, Refusal, Reply, Request, Resource, Target};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -27,10 +28,22 @@ pub(super) struct Link {
     /// How many of the collector's requests in a thousand meet a fault.
     pub fault_permille: u32,
     pub faults: Random,
+    /// Faults so far.
+    pub faults_met: u64,
     /// What the collector has sent so far.
     pub requests: u64,
     /// Requests whose sender has given up on them, or is no more, and that may arrive all the same.
     pub late: Vec<(Request, Cause)>,
+    /// What discovery answered when the server served what it serves now; to ask anew is what costs a run most.
+    pub discovery: Option<(Serving, Discovery)>,
+}
+
+/// What discovery depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Serving {
+    definition_writes: u64,
+    empty: bool,
+    down: BTreeSet<String>,
 }
 
 /// What the weather does to a request.
@@ -86,6 +99,22 @@ impl Link {
         Ok(reply(request, target, &response))
     }
 
+    pub(super) fn serving(&self) -> Serving {
+        let switches = &self.server.switches;
+        let definition_writes = self.truth.definition_writes;
+        Serving { definition_writes, empty: switches.empty_discovery, down: switches.groups_down.clone() }
+    }
+
+    /// The two requests of discovery, when they would be answered as before and meet no fault.
+    pub(super) fn known_discovery(&mut self) -> Option<Discovery> {
+        let known = self.discovery.as_ref().filter(|(serving, _)| *serving == self.serving())?.1.clone();
+        if self.draw(false).or_else(|| self.draw(false)).is_some() {
+            return None;
+        }
+        self.requests += 2;
+        Some(known)
+    }
+
     /// A request of a reader or of discovery.
     pub(super) fn get(&mut self, path: &str, accept: &str) -> Result<Response, Violation> {
         self.requests += 1;
@@ -138,6 +167,7 @@ impl Link {
         if self.fault_permille == 0 || !self.faults.permille(self.fault_permille) {
             return None;
         }
+        self.faults_met += 1;
         let status = |code: u16, reason: &str, retry_after_s: Option<u32>| {
             let message = format!("a fault of the simulation: {reason}");
             Fault::Server(Effect::Status { code, reason: reason.into(), message, retry_after_s })

@@ -158,6 +158,8 @@ pub(super) struct Truth {
     places: BTreeMap<(String, String, String), String>,
     definitions: BTreeSet<String>,
     served_once: BTreeSet<String>,
+    /// How often a definition was written.
+    pub definition_writes: u64,
     writes_seen: usize,
     pub step: u64,
     /// Objects whose deletion the collector began.
@@ -208,6 +210,7 @@ impl Truth {
     }
 
     fn take_definition(&mut self, write: &Write) {
+        self.definition_writes += 1;
         if write.after.is_some() {
             self.definitions.insert(write.key.clone());
             self.served_once.insert(write.key.clone());

@@ -71,8 +71,10 @@ impl<'t> World<'t> {
             now: Duration::ZERO,
             fault_permille: if options.has_faults { fault_permille } else { 0 },
             faults: Random::apart(seed, 1),
+            faults_met: 0,
             requests: 0,
             late: Vec::new(),
+            discovery: None,
         };
         World {
             link,
