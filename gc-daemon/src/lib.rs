@@ -4,6 +4,7 @@
 //! No decision is made here: `gc-core` decides, `gc-client` talks to the server, and this crate gives them threads.
 //! [`daemon::daemon`] is the whole program behind its flags, for whoever wants it inside another process.
 
+mod backlog;
 pub mod daemon;
 pub mod discovery;
 pub mod events;

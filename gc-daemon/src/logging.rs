@@ -14,17 +14,23 @@
 //! Libraries below `gc-client` never get more than warnings: what they say at finer levels may hold a request's head,
 //! and with it a token (spec R2: never a token in the log).
 //!
+//! Nobody waits for standard error: lines go through a [`Backlog`], and what it cannot hold is counted. A line longer
+//! than 8 KiB is cut.
+//!
 //! Equal warnings and errors are printed at most once a minute, equal lines of level info at most once a second; the
 //! next one says how many there were (kubernetes/kubernetes#108373: a hundred thousand equal lines a day).
 
-use std::io::Write;
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use env_logger::{Target, WriteStyle};
 use hashbrown::HashMap;
 use jiff::Timestamp;
-use log::{Level, LevelFilter, Log, Metadata, Record};
+use log::{Level, LevelFilter, Log, Metadata, Record, error};
 
+use crate::backlog::Backlog;
 use crate::flags::LogFormat;
 
 /// Our crates, whose finer levels are known to hold no secret.
@@ -37,6 +43,11 @@ const INFO_REPEAT_WINDOW: Duration = Duration::from_secs(1);
 /// At most so many different lines are remembered; beyond that, lines are printed as they come. A program with so many
 /// different warnings in a minute has no single line that floods.
 const REPEATS_MAX: usize = 256;
+/// A longer message is cut: at `-v 8` an object with a thousand owner references would fill hundreds of kilobytes, and
+/// readers of logs cut lines somewhere in the middle, JSON included.
+const MESSAGE_BYTES_MAX: usize = 8 << 10;
+/// At the end of the program lines that wait are given so long to be written. The whole stop has 5 s (spec R6).
+const FLUSH_WITHIN: Duration = Duration::from_millis(300);
 
 /// Sets up the log for the whole process. Does nothing when a log has been set up before.
 pub fn init(verbosity: u8, format: LogFormat) {
@@ -55,21 +66,50 @@ pub fn init(verbosity: u8, format: LogFormat) {
             target: record.target(),
             message: &message,
         };
-        match format {
-            LogFormat::Json => writeln!(out, "{}", line.json()),
-            LogFormat::Text => {
-                let style = out.default_level_style(line.level);
-                writeln!(out, "{}", line.text(&style.render().to_string(), &style.render_reset().to_string()))
-            }
-        }
+        let style = out.default_level_style(line.level);
+        let line = line.laid_out(format, &style.render().to_string(), &style.render_reset().to_string());
+        writeln!(out, "{line}")
     });
+    // Without a thread the log is written in place, as any program's.
+    let backlog = Backlog::start(io::stderr(), move |count| lost(count, format)).ok();
+    if let Some(backlog) = &backlog {
+        builder.target(Target::Pipe(Box::new(backlog.clone()))).write_style(style());
+    }
     let inner = builder.build();
     let level = inner.filter();
-    let logger = RepeatLimit { inner, repeats: Mutex::default() };
+    let logger = RepeatLimit { inner, repeats: Mutex::default(), backlog };
     // A second call, from a test in the same process, keeps the first log.
     if log::set_boxed_logger(Box::new(logger)).is_ok() {
         log::set_max_level(level);
     }
+}
+
+/// Panics become lines of the log, in its format and on its way. For `main`: a test has its own way to show them.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        error!("thread {:?} {panic}", thread.name().unwrap_or_default());
+    }));
+}
+
+/// Colours for a person's terminal, unless that person wants none (<https://no-color.org>).
+fn style() -> WriteStyle {
+    let is_set =
+        |name, value: fn(&std::ffi::OsStr) -> bool| std::env::var_os(name).is_some_and(|it| value(&it));
+    let is_plain = is_set("NO_COLOR", |it| !it.is_empty()) || is_set("TERM", |it| it == "dumb");
+    if io::stderr().is_terminal() && !is_plain { WriteStyle::Always } else { WriteStyle::Never }
+}
+
+/// The line that stands for lines that standard error did not take.
+fn lost(count: u64, format: LogFormat) -> String {
+    let message = format!("{count} lines of the log were lost: standard error did not take them in time");
+    let line = Line {
+        timestamp: Timestamp::now(),
+        level: Level::Warn,
+        target: "gc_daemon::logging",
+        message: &message,
+    };
+    line.laid_out(format, "", "") + "\n"
 }
 
 /// Which module says how much at a verbosity; the empty name stands for every module without a line of its own.
@@ -97,10 +137,17 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
+    fn laid_out(&self, format: LogFormat, style: &str, reset: &str) -> String {
+        match format {
+            LogFormat::Json => self.json(),
+            LogFormat::Text => self.text(style, reset),
+        }
+    }
+
     /// `2026-11-30T03:15:00.123Z INFO gc_daemon::workers deleted …`, the level between the two style marks.
     fn text(&self, style: &str, reset: &str) -> String {
         let Line { timestamp, level, target, .. } = self;
-        let message = on_one_line(self.message);
+        let message = on_one_line(&shortened(self.message));
         format!("{timestamp:.3} {style}{level}{reset} {target} {message}")
     }
 
@@ -112,9 +159,21 @@ impl Line<'_> {
             self.timestamp,
             self.level.as_str().to_ascii_lowercase(),
             quoted(self.target),
-            quoted(self.message)
+            quoted(&shortened(self.message))
         )
     }
+}
+
+fn shortened(message: &str) -> Cow<'_, str> {
+    if message.len() <= MESSAGE_BYTES_MAX {
+        return message.into();
+    }
+    let mut end = MESSAGE_BYTES_MAX;
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    let start = message.get(..end).unwrap_or_default();
+    format!("{start}… (cut, {} bytes in all)", message.len()).into()
 }
 
 /// Control characters become visible escapes: nobody forges a line of the log with a name or an error message, and no
@@ -137,6 +196,7 @@ fn on_one_line(message: &str) -> String {
 struct RepeatLimit {
     inner: env_logger::Logger,
     repeats: Mutex<Repeats>,
+    backlog: Option<Backlog>,
 }
 
 impl RepeatLimit {
@@ -189,6 +249,10 @@ impl Log for RepeatLimit {
             self.print(&key, count);
         }
         self.inner.flush();
+        if let Some(backlog) = &self.backlog {
+            // What is not out by then is lost, and nobody is left to tell.
+            let _ = backlog.drain(FLUSH_WITHIN);
+        }
     }
 }
 
@@ -282,6 +346,22 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(value["msg"], message.as_str());
         assert_eq!(line(Level::Info, &message).text("", "").lines().count(), 1);
+    }
+
+    #[test]
+    fn r2_a_long_line_is_cut_and_stays_json() {
+        let message = "é".repeat(MESSAGE_BYTES_MAX);
+        let line = line(Level::Trace, &message);
+        let value: serde_json::Value = serde_json::from_str(&line.json()).unwrap();
+        assert!(value["msg"].as_str().unwrap().ends_with("é… (cut, 16384 bytes in all)"));
+        assert!(line.text("", "").len() < MESSAGE_BYTES_MAX + 200);
+    }
+
+    #[test]
+    fn r2_lost_lines_are_a_line_of_either_format() {
+        let value: serde_json::Value = serde_json::from_str(&lost(3, LogFormat::Json)).unwrap();
+        assert_eq!(value["msg"], "3 lines of the log were lost: standard error did not take them in time");
+        assert!(lost(3, LogFormat::Text).ends_with("did not take them in time\n"));
     }
 
     #[test]
