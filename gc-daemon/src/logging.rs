@@ -14,7 +14,7 @@
 //! Libraries below `gc-client` never get more than warnings: what they say at finer levels may hold a request's head,
 //! and with it a token (spec R2: never a token in the log).
 //!
-//! Nobody waits for standard error: lines go through a [`Backlog`], and what it cannot hold is counted. A line longer
+//! Nobody waits for standard error: lines go through a `Backlog`, and what it cannot hold is counted. A line longer
 //! than 8 KiB is cut.
 //!
 //! Equal warnings and errors are printed at most once a minute, equal lines of level info at most once a second; the

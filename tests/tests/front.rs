@@ -301,7 +301,7 @@ impl Known {
                 self.objects.remove(meta.uid);
                 self.listed.iter_mut().for_each(|l| drop(l.remove(meta.uid)));
             }
-            WatchEvent::Bookmark { .. } | WatchEvent::Failed(_) => {}
+            WatchEvent::Bookmark { .. } | WatchEvent::Resumed | WatchEvent::Failed(_) => {}
         }
     }
 }
