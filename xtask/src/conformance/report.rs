@@ -64,12 +64,16 @@ fn name(spec: &Value) -> String {
     if words.is_empty() { spec["LeafNodeType"].as_str().unwrap_or("?").into() } else { words.join(" ") }
 }
 
-/// The state and the first line of the message; the suite's log has the rest.
+/// The suite likes to print whole objects; its log has them.
+const REASON_CHARS: usize = 200;
+
+/// The state and the beginning of the message's first line.
 fn reason(spec: &Value) -> String {
     let state = spec["State"].as_str().unwrap_or("no state");
     let message = spec["Failure"]["Message"].as_str().unwrap_or_default();
     let first_line = message.lines().next().unwrap_or_default();
-    if first_line.is_empty() { state.into() } else { format!("{state}: {first_line}") }
+    let beginning: String = first_line.chars().take(REASON_CHARS).collect();
+    if beginning.is_empty() { state.into() } else { format!("{state}: {beginning}") }
 }
 
 #[cfg(test)]
