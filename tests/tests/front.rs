@@ -244,7 +244,7 @@ fn our_client_discovers_the_same_in_both_forms() {
         names
     };
     assert_eq!(sorted(&aggregated.resources), sorted(&legacy.resources));
-    assert_eq!(aggregated.resources.len(), 23);
+    assert_eq!(aggregated.resources.len(), 24);
     assert_eq!((aggregated.failed, legacy.failed), (Vec::new(), Vec::new()));
 }
 
