@@ -388,7 +388,7 @@ fn both_forms_of_discovery_tell_the_same() {
         }
     }
     assert_eq!(aggregated, legacy);
-    assert_eq!(legacy.len(), 23);
+    assert_eq!(legacy.len(), 24);
 }
 
 #[test]
