@@ -91,7 +91,16 @@ impl Api {
             // Pods of a test have nothing to finish.
             "gracePeriodSeconds": 0,
         });
-        Ok(self.call(Method::Delete, path, "application/json", Some(&options))?.is_some())
+        self.delete_with(path, &options)
+    }
+
+    /// Asks for the deletion with any `meta/v1` DeleteOptions; whether it existed.
+    ///
+    /// # Errors
+    ///
+    /// Any other answer than success and `NotFound`.
+    pub fn delete_with(&self, path: &str, options: &Value) -> Result<bool, Failure> {
+        Ok(self.call(Method::Delete, path, "application/json", Some(options))?.is_some())
     }
 
     /// Creates each object of a file of manifests; those that exist already are left as they are.

@@ -22,6 +22,7 @@ pub struct Launcher {
     program: Program,
     kubeconfig: PathBuf,
     dir: PathBuf,
+    flags: Vec<String>,
     started: u32,
 }
 
@@ -56,7 +57,13 @@ pub struct Collector {
 impl Launcher {
     /// Collectors that connect with `kubeconfig` and whose logs go to `dir`.
     pub fn new(program: Program, kubeconfig: PathBuf, dir: &Path) -> Launcher {
-        Launcher { program, kubeconfig, dir: dir.into(), started: 0 }
+        Launcher { program, kubeconfig, dir: dir.into(), flags: Vec::new(), started: 0 }
+    }
+
+    /// The same, with more flags, which both programs must know.
+    pub fn with_flags(mut self, flags: &[&str]) -> Launcher {
+        self.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        self
     }
 
     /// Starts one with so many workers and waits until it collects.
@@ -75,7 +82,7 @@ impl Launcher {
             }
         };
         command.args(["--leader-elect=false", "--concurrent-gc-syncs", &concurrent_gc_syncs.to_string()]);
-        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        command.args(&self.flags).arg("--kubeconfig").arg(&self.kubeconfig);
         let log = self.dir.join(format!("collector-{}.log", self.started));
         let process = Process::start("the collector", command, &log)?;
         let is_reference = matches!(self.program, Program::Reference(_));

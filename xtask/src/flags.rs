@@ -22,6 +22,8 @@ pub enum Command {
     Rig(Rig),
     /// Run the end-to-end suite against a real API server
     E2e(E2e),
+    /// Run the same random histories against the reference's collector and ours, on two real API servers
+    Differential(Differential),
     /// Run Kubernetes' own tests of garbage collection against the daemon
     Conformance(Conformance),
     /// Run the collector, users and a simulated API server in one thread, with everything that happens chosen by seeds
@@ -121,6 +123,26 @@ pub struct Conformance {
     pub seed: Option<u32>,
     /// Who collects; `reference` is kube-controller-manager's own controller, to try the set-up itself
     #[arg(long, value_enum, default_value = "daemon")]
+    pub collector: CollectorKind,
+}
+
+/// `cargo xtask differential`
+#[derive(Args, Debug)]
+pub struct Differential {
+    /// How many histories
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    pub histories: u64,
+    /// The first seed; each history has the next one
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub from: u64,
+    /// Print each history with its end state, not only those that fail
+    #[arg(long)]
+    pub print: bool,
+    /// Try this gc-daemon instead of building one
+    #[arg(long, value_name = "FILE")]
+    pub daemon: Option<PathBuf>,
+    /// Who collects on our side; `reference` compares the reference with itself, to try the histories themselves
+    #[arg(long, value_enum, default_value = "daemon", hide = true)]
     pub collector: CollectorKind,
 }
 

@@ -1,6 +1,7 @@
 //! The resources that the suite and the rig use.
 
 use gc_client::ApiResource;
+use serde_json::{Value, json};
 
 /// `v1` Namespace.
 pub fn namespace() -> ApiResource {
@@ -85,4 +86,36 @@ fn cluster_scoped(group: &str, version: &str, resource: &str, kind: &str) -> Api
 pub fn of_manifest(api_version: &str, kind: &str) -> Option<ApiResource> {
     let all = [namespace(), service_account(), cluster_role(), cluster_role_binding()];
     all.into_iter().find(|resource| resource.api_version() == api_version && resource.kind == kind)
+}
+
+/// A definition of a custom resource without any rule for the contents.
+pub fn definition(resource: &ApiResource, versions: &[Value]) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{}.{}", resource.resource, resource.group) },
+        "spec": {
+            "group": resource.group,
+            "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+            "names": {
+                "plural": resource.resource,
+                "singular": resource.kind.to_lowercase(),
+                "kind": resource.kind,
+                "listKind": format!("{}List", resource.kind),
+            },
+            "versions": versions,
+        },
+    })
+}
+
+/// A served version of a definition; exactly one must be the storage version.
+pub fn version(name: &str, storage: bool) -> Value {
+    json!({
+        "name": name,
+        "served": true,
+        "storage": storage,
+        "schema": {
+            "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
+        },
+    })
 }

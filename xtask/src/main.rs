@@ -1,5 +1,5 @@
 //! What the repository does with itself: `cargo xtask demo`, `cargo xtask rig`, `cargo xtask e2e`,
-//! `cargo xtask simulate`, `cargo xtask conformance`.
+//! `cargo xtask differential`, `cargo xtask simulate`, `cargo xtask conformance`.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,7 @@ mod cargo;
 mod collector;
 mod conformance;
 mod demo;
+mod differential;
 mod dirs;
 mod e2e;
 mod failure;
@@ -45,6 +46,7 @@ fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Demo => demo::run(),
         Command::Rig(flags) => rig_command::run(flags),
         Command::E2e(flags) => e2e::run(flags),
+        Command::Differential(flags) => differential::run(flags),
         Command::Conformance(flags) => conformance::run(flags),
         Command::Simulate(flags) => simulate::run(flags),
     }

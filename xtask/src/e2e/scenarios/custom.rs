@@ -1,12 +1,12 @@
 //! Custom resources, whose definitions come and go while the collector runs.
 
 use gc_client::ApiResource;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::api::Policy;
 use crate::e2e::world::World;
 use crate::failure::Failure;
-use crate::kinds;
+use crate::kinds::{self, definition, version};
 use crate::poll::Look;
 
 const GROUP: &str = "gc-e2e.example";
@@ -93,37 +93,5 @@ pub fn undefine(world: &mut World<'_>, resource: &ApiResource) -> Result<(), Fai
         let is_served = api.get(&served).is_ok_and(|list| list.is_some());
         let state = format!("defined: {is_defined}, served: {is_served}");
         Ok(if is_defined || is_served { Look::NotYet(state) } else { Look::Done(()) })
-    })
-}
-
-/// A definition without any rule for the contents.
-pub fn definition(resource: &ApiResource, versions: &[Value]) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{}.{}", resource.resource, resource.group) },
-        "spec": {
-            "group": resource.group,
-            "scope": "Namespaced",
-            "names": {
-                "plural": resource.resource,
-                "singular": resource.kind.to_lowercase(),
-                "kind": resource.kind,
-                "listKind": format!("{}List", resource.kind),
-            },
-            "versions": versions,
-        },
-    })
-}
-
-/// A served version of a definition; exactly one must be the storage version.
-pub fn version(name: &str, storage: bool) -> Value {
-    json!({
-        "name": name,
-        "served": true,
-        "storage": storage,
-        "schema": {
-            "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
-        },
     })
 }

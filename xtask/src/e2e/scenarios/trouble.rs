@@ -5,10 +5,10 @@ use serde_json::json;
 use crate::api::Policy;
 use crate::e2e::object::Object;
 use crate::e2e::scenarios::chains::Chain;
-use crate::e2e::scenarios::custom::{create_definition, definition, undefine, version};
+use crate::e2e::scenarios::custom::{create_definition, undefine};
 use crate::e2e::world::{DEFAULT_CONCURRENT_GC_SYNCS, World};
 use crate::failure::Failure;
-use crate::kinds;
+use crate::kinds::{self, definition, version};
 use crate::poll::Look;
 
 /// A definition gets a second version, which the server prefers, and a webhook to convert to it that does not answer:

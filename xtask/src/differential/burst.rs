@@ -1,0 +1,342 @@
+//! Steps that may follow each other without a wait, because no race among them, or with a collector, shows at the end.
+//!
+//! Where all goes well, deletion does not depend on order: an object goes exactly when it is deleted or all its owners
+//! go, and one that stays loses its references to those that went. What makes the order matter, and is therefore kept
+//! out of bursts, or out of histories, is stated at each rule below.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::api::Policy;
+use crate::differential::model::{IMPOSSIBLE_NAME, Kind, Object, Place, Reference, Snapshot, Step, Uid};
+
+/// A burst as far as it has been made.
+pub struct Burst {
+    /// What may be there by now.
+    objects: Snapshot,
+    /// Every reference that was there at the start or was made since: dependent, owner, whether it blocks.
+    edges: BTreeSet<(u32, u32, bool)>,
+    done: BTreeMap<u32, Done>,
+    steps: Vec<Step>,
+}
+
+/// What has been done to an object in this burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    /// Created, maybe without any owner that lives.
+    Created,
+    /// Given an owner that certainly lives.
+    Reparented,
+    /// Deleted, or left without an owner that certainly lives: the collector may be at work around it.
+    Doomed,
+    /// Something after which nothing else may happen around it.
+    Alone,
+}
+
+impl Burst {
+    /// An empty burst on what is there.
+    pub fn new(now: &Snapshot) -> Burst {
+        let mut burst =
+            Burst { objects: now.clone(), edges: BTreeSet::new(), done: BTreeMap::new(), steps: Vec::new() };
+        for (number, object) in now {
+            burst.add_edges(*number, &object.owners);
+        }
+        burst
+    }
+
+    /// What may be there by now.
+    pub fn objects(&self) -> &Snapshot {
+        &self.objects
+    }
+
+    /// What other objects name as their owner.
+    pub fn owners(&self) -> Vec<u32> {
+        let owners: BTreeSet<u32> = self.edges.iter().map(|edge| edge.1).collect();
+        owners.into_iter().filter(|owner| self.objects.contains_key(owner)).collect()
+    }
+
+    /// The steps so far.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// All steps.
+    pub fn into_steps(self) -> Vec<Step> {
+        self.steps
+    }
+
+    /// Whether the step can follow without making the outcome a matter of timing.
+    pub fn allows(&self, step: &Step) -> bool {
+        if let Step::Own { number, .. }
+        | Step::Hold { number, .. }
+        | Step::Release { number, .. }
+        | Step::Touch { number } = step
+            && self.has_late_dependents(*number)
+        {
+            return false;
+        }
+        match step {
+            Step::Create { identity, owners, finalizers, .. } => {
+                let stuck = !finalizers.is_empty() || cannot_be_decided(identity.place, owners);
+                self.allows_create(owners, stuck)
+            }
+            Step::Delete { number, policy: Some(Policy::Orphan) } => {
+                // What the collector has not seen when it orphans is lost to it (kubernetes/kubernetes#131307). And what
+                // could not be decided loses a reference, see `on_purpose`, "undecidable".
+                self.is_untouched(&self.around([*number]))
+                    && self.is_confluent(*number, false)
+                    && !self.dependents(*number).any(|(dependent, _)| {
+                        self.is_undecidable(dependent) || self.has_late_dependents(dependent)
+                    })
+            }
+            Step::Delete { number, policy } => {
+                let around = self.around([*number]);
+                if self.is_delicate(&around) {
+                    let foreground = *policy == Some(Policy::Foreground);
+                    return self.is_untouched(&around) && self.is_confluent(*number, foreground);
+                }
+                !self.has(&around, Done::Alone)
+            }
+            Step::Own { number, owners } => self.allows_own(*number, owners),
+            Step::Hold { number, finalizer } => self.objects.get(number).is_some_and(|object| {
+                let is_new = !object.deleting && !object.finalizers.contains(finalizer);
+                is_new && self.is_untouched(&self.around([*number]))
+            }),
+            Step::Release { number, .. } => {
+                self.is_untouched(&self.around([*number])) && self.is_confluent(*number, false)
+            }
+            // A new version alone changes no decision.
+            Step::Touch { .. } => true,
+        }
+    }
+
+    fn allows_create(&self, owners: &[Reference], stuck: bool) -> bool {
+        let around = self.around(numbers(owners));
+        if stuck {
+            return self.is_untouched(&around);
+        }
+        if self.is_delicate(&around) {
+            return around.iter().all(|number| matches!(self.done.get(number), None | Some(Done::Created)));
+        }
+        !self.has(&around, Done::Alone)
+    }
+
+    fn allows_own(&self, number: u32, owners: &[Reference]) -> bool {
+        let Some(object) = self.objects.get(&number).filter(|_| !self.done.contains_key(&number)) else {
+            return false;
+        };
+        // A difference: see `on_purpose`, "undecidable".
+        if cannot_be_decided(object.identity.place, &object.owners) && !owners.is_empty() {
+            return false;
+        }
+        let around = self.around(numbers(owners).chain([number]));
+        if self.is_delicate(&around) || cannot_be_decided(object.identity.place, owners) {
+            let waits = |reference: &Reference| self.owner(reference).is_some_and(Object::is_waiting);
+            return self.is_untouched(&around) && self.is_confluent(number, owners.iter().any(waits));
+        }
+        !self.has(&around, Done::Alone) && !self.has(&around, Done::Doomed)
+    }
+
+    /// Adds a step that [`Burst::allows`].
+    pub fn push(&mut self, step: Step) {
+        match &step {
+            Step::Create { number, identity, owners, finalizers } => {
+                let stuck = !finalizers.is_empty() || cannot_be_decided(identity.place, owners);
+                self.add_edges(*number, owners);
+                self.done.insert(*number, if stuck { Done::Alone } else { Done::Created });
+                let (owners, finalizers) = (owners.clone(), finalizers.clone());
+                let object = Object { identity: identity.clone(), owners, finalizers, deleting: false };
+                self.objects.insert(*number, object);
+            }
+            Step::Delete { number, policy } => {
+                let alone = *policy == Some(Policy::Orphan) || self.is_delicate(&self.around([*number]));
+                self.done.insert(*number, if alone { Done::Alone } else { Done::Doomed });
+                let goes_at_once = *policy == Some(Policy::Background)
+                    && self.objects.get(number).is_some_and(|object| !object.is_held());
+                if goes_at_once {
+                    self.objects.remove(number);
+                }
+            }
+            Step::Own { number, owners } => {
+                self.add_edges(*number, owners);
+                let around = self.around([*number]);
+                let place = self.objects.get(number).map(|object| object.identity.place);
+                let stuck = place.is_some_and(|place| cannot_be_decided(place, owners));
+                let done = if stuck || self.is_delicate(&around) {
+                    Done::Alone
+                } else if owners.is_empty() || owners.iter().any(|reference| self.is_surely_solid(reference))
+                {
+                    Done::Reparented
+                } else {
+                    Done::Doomed
+                };
+                self.done.insert(*number, done);
+                if let Some(object) = self.objects.get_mut(number) {
+                    object.owners.clone_from(owners);
+                }
+            }
+            Step::Hold { number, .. } | Step::Release { number, .. } => {
+                self.done.insert(*number, Done::Alone);
+            }
+            Step::Touch { .. } => {}
+        }
+        self.steps.push(step);
+    }
+
+    fn add_edges(&mut self, dependent: u32, owners: &[Reference]) {
+        for reference in owners {
+            if let Uid::Object(owner) = reference.uid {
+                self.edges.insert((dependent, owner, reference.block));
+            }
+        }
+    }
+}
+
+/// Questions.
+impl Burst {
+    fn owner(&self, reference: &Reference) -> Option<&Object> {
+        match reference.uid {
+            Uid::Object(number) => self.objects.get(&number),
+            Uid::Nobody(_) => None,
+        }
+    }
+
+    fn is_surely_solid(&self, reference: &Reference) -> bool {
+        let Uid::Object(number) = reference.uid else { return false };
+        let Some(owner) = self.objects.get(&number) else { return false };
+        let names_it = *reference
+            == Reference {
+                block: reference.block,
+                controller: reference.controller,
+                ..Reference::to(number, &owner.identity)
+            };
+        names_it && !owner.deleting && !self.done.contains_key(&number)
+    }
+
+    /// Everything that is connected with these, by references in any direction.
+    fn around(&self, from: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
+        self.closure(from, |number| {
+            let touching = self.edges.iter().filter(move |edge| edge.0 == number || edge.1 == number);
+            touching.flat_map(|edge| [edge.0, edge.1]).collect()
+        })
+    }
+
+    fn closure(&self, from: impl IntoIterator<Item = u32>, next: impl Fn(u32) -> Vec<u32>) -> BTreeSet<u32> {
+        let mut found: BTreeSet<u32> = BTreeSet::new();
+        let mut open: Vec<u32> = from.into_iter().collect();
+        while let Some(number) = open.pop() {
+            if found.insert(number) {
+                open.extend(next(number));
+            }
+        }
+        found
+    }
+
+    fn is_untouched(&self, around: &BTreeSet<u32>) -> bool {
+        around.iter().all(|number| !self.done.contains_key(number))
+    }
+
+    fn has(&self, around: &BTreeSet<u32>, done: Done) -> bool {
+        around.iter().any(|number| self.done.get(number) == Some(&done))
+    }
+
+    /// Whether something may stay there in the middle of a deletion, so that one sees how far it came.
+    fn is_delicate(&self, around: &BTreeSet<u32>) -> bool {
+        around.iter().filter_map(|number| self.objects.get(number)).any(is_stuck)
+    }
+
+    /// Whether it waits for dependents of which one came afterwards and has not been looked at. That changes when the
+    /// daemon sees the owner again, see `on_purpose`, "level".
+    pub fn has_late_dependents(&self, number: u32) -> bool {
+        let is_late = |dependent: u32| self.objects.get(&dependent).is_some_and(|object| !object.deleting);
+        self.objects.get(&number).is_some_and(Object::is_waiting)
+            && self.dependents(number).any(|(dependent, _)| is_late(dependent))
+    }
+
+    fn is_undecidable(&self, number: u32) -> bool {
+        self.objects
+            .get(&number)
+            .is_some_and(|object| cannot_be_decided(object.identity.place, &object.owners))
+    }
+
+    fn dependents(&self, owner: u32) -> impl Iterator<Item = (u32, bool)> + '_ {
+        self.edges.iter().filter(move |edge| edge.1 == owner).map(|edge| (edge.0, edge.2))
+    }
+
+    fn below(&self, number: u32) -> BTreeSet<u32> {
+        self.closure([number], |number| self.dependents(number).map(|(dependent, _)| dependent).collect())
+    }
+
+    /// What a deletion at `root` may change: its dependents, those above it that wait for it, and theirs.
+    fn affected(&self, root: u32) -> BTreeSet<u32> {
+        self.closure([root], |number| {
+            let waiting = |owner: &u32| self.objects.get(owner).is_some_and(Object::is_waiting);
+            let owners = self.edges.iter().filter(|edge| edge.0 == number).map(|edge| edge.1).filter(waiting);
+            owners.chain(self.dependents(number).map(|(dependent, _)| dependent)).collect()
+        })
+    }
+
+    /// Whether a single deletion, release or change of owners at `root` ends in one state only, although some objects
+    /// stay there half-deleted. `foreground`: whether it goes on in the foreground. An object *stays* here when itself
+    /// or one below it is held or cannot be decided. The races, each of them in the reference too:
+    ///
+    /// - *Two ways down*: an object that stays has two owners that go. Whether it loses the reference to the first one
+    ///   before it is deleted depends on whether the second one is going already.
+    /// - *A held object in foreground deletion with dependents that do not block it*: its finalizer comes and goes
+    ///   within milliseconds. A dependent that is looked at meanwhile goes; one that is looked at afterwards stays.
+    /// - *A dependent that does not block its owner, has dependents itself, and stays*: while the owner is there, it is
+    ///   deleted in the foreground; afterwards, in the background.
+    /// - *A cycle through an object that stays*: whose references are made non-blocking depends on who comes first.
+    fn is_confluent(&self, root: u32, foreground: bool) -> bool {
+        let affected = self.affected(root);
+        let stays =
+            |number: u32| self.below(number).iter().filter_map(|below| self.objects.get(below)).any(is_stuck);
+        affected.iter().filter(|number| self.objects.contains_key(number)).all(|number| {
+            let owners: Vec<&(u32, u32, bool)> =
+                self.edges.iter().filter(|edge| edge.0 == *number && affected.contains(&edge.1)).collect();
+            if owners.len() >= 2 && stays(*number) {
+                return false;
+            }
+            !foreground || self.is_confluent_in_the_foreground(root, *number, &owners)
+        })
+    }
+
+    fn is_confluent_in_the_foreground(&self, root: u32, number: u32, owners: &[&(u32, u32, bool)]) -> bool {
+        let Some(object) = self.objects.get(&number) else { return true };
+        let has_loose_dependents = self.dependents(number).any(|(_, blocks)| !blocks);
+        if object.is_held() && has_loose_dependents && (number == root || !object.deleting) {
+            return false;
+        }
+        let below = self.below(number);
+        let stays = below.iter().filter_map(|below| self.objects.get(below)).any(is_stuck);
+        if stays && below.len() > 1 && owners.iter().any(|edge| !edge.2) {
+            return false;
+        }
+        if stays && self.dependents(number).any(|(dependent, _)| self.below(dependent).contains(&number)) {
+            return false;
+        }
+        // Both a race and a difference: see `on_purpose`, "flag".
+        !(object.deleting && owners.iter().any(|edge| edge.1 != root))
+    }
+}
+
+fn numbers(owners: &[Reference]) -> impl Iterator<Item = u32> + '_ {
+    owners.iter().filter_map(|reference| match reference.uid {
+        Uid::Object(number) => Some(number),
+        Uid::Nobody(_) => None,
+    })
+}
+
+/// Whether an object can stay there in the middle of a deletion by itself.
+fn is_stuck(object: &Object) -> bool {
+    object.deleting || object.is_held() || cannot_be_decided(object.identity.place, &object.owners)
+}
+
+/// Whether one of the owners cannot be resolved: an impossible name, a kind that nobody serves, or a namespaced one of a cluster-scoped
+/// dependent. Such an object is left alone whatever becomes of its other owners.
+fn cannot_be_decided(place: Place, owners: &[Reference]) -> bool {
+    owners.iter().any(|reference| match reference.named_kind() {
+        _ if reference.name.contains(IMPOSSIBLE_NAME) => true,
+        None => true,
+        Some(kind) => place == Place::Cluster && Kind::is_namespaced(kind),
+    })
+}
