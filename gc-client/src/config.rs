@@ -231,6 +231,13 @@ impl Config {
         &self.server
     }
 
+    /// Where the proxy stands (`HOST:PORT`, never its password) and what names it, when one is used.
+    pub fn proxy_place(&self) -> Option<String> {
+        let proxy = self.proxy().ok()??;
+        let (_, Place { file, field }) = self.proxy.as_ref()?;
+        Some(format!("{}:{} ({file}: {field})", proxy.host(), proxy.port()))
+    }
+
     /// The context's namespace, or the pod's; empty when none is set.
     pub fn namespace(&self) -> &str {
         &self.namespace
@@ -280,12 +287,20 @@ impl Config {
     pub(crate) fn proxy(&self) -> Result<Option<ureq::Proxy>, ConfigError> {
         let Some((url, place)) = &self.proxy else { return Ok(None) };
         // The parser's error is not shown: the URL may hold a password.
-        ureq::Proxy::new(url.reveal_str()).map(Some).map_err(|_| {
+        let error = || {
             place.error(
                 "this is no proxy's URL",
                 "write scheme://host:port with http, https or socks5 as the scheme",
             )
-        })
+        };
+        let text = url.reveal_str();
+        // A bare host is one of HTTP, for ureq as for curl.
+        let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+        let uri: Uri = with_scheme.parse().map_err(|_| error())?;
+        if !has_possible_port(&uri) {
+            return Err(error());
+        }
+        ureq::Proxy::new(text).map(Some).map_err(|_| error())
     }
 
     pub(crate) fn is_loopback(&self) -> bool {
@@ -389,11 +404,27 @@ fn checked_server(server: &str, place: &Place) -> Result<Uri, ConfigError> {
     if uri.host().is_none_or(str::is_empty) || uri.query().is_some() {
         return Err(place.error("the URL has no host, or a query", mend));
     }
+    if server.contains('#') {
+        return Err(place.error("the URL has a fragment, which no server sees", mend));
+    }
+    if !has_possible_port(&uri) {
+        return Err(place.error("the port is no number from 1 to 65535", mend));
+    }
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
         return Err(place
             .error("the URL holds a user", "put username and password, or a token, into the user's entry"));
     }
     Ok(uri)
+}
+
+/// Whether there is no port, or one that can be connected to. Without this check an impossible one is taken for none, and
+/// the scheme's default port is called: another server, with our credentials.
+fn has_possible_port(uri: &Uri) -> bool {
+    let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    let host_and_port = authority.rsplit('@').next().unwrap_or_default();
+    // The colons of an IPv6 address stand inside the brackets.
+    let behind_host = host_and_port.rsplit(']').next().unwrap_or_default();
+    behind_host.split_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_ok_and(|port| port != 0))
 }
 
 /// Reads a file of bounded size. The error is the cause alone.
@@ -513,7 +544,7 @@ mod tests {
         world.set("KUBECONFIG", "ROOT/missing:ROOT/one/config::ROOT/two:ROOT/three");
         assert_eq!(world.found(None, None), r#"http://one "a" Bearer of one"#);
         assert_eq!(world.found(None, Some("b")), r#"http://two "b" Bearer t2"#);
-        expect![[r#"ROOT/missing, ROOT/one/config, ROOT/two, ROOT/three: current-context: there is no context "c"; the file defines the contexts a, b"#]]
+        expect![[r#"ROOT/missing, ROOT/one/config, ROOT/two, ROOT/three: --context: there is no context "c"; the file defines the contexts a, b"#]]
             .assert_eq(&world.found(None, Some("c")));
     }
 
@@ -541,6 +572,8 @@ mod tests {
         let file = world.write("config", &kubeconfig("a", "prod.example", "{}"));
         let proxy = |config: Config| config.proxy().unwrap().map(|proxy| proxy.host().to_owned());
         assert_eq!(proxy(world.load(Some(&file), None).unwrap()), Some("proxy".into()));
+        let place = world.load(Some(&file), None).unwrap().proxy_place();
+        assert_eq!(place.as_deref(), Some("proxy:3128 (the environment: $HTTP_PROXY)"));
         world.set("NO_PROXY", "example");
         assert_eq!(proxy(world.load(Some(&file), None).unwrap()), None);
         world.write("account/token", "t");

@@ -165,6 +165,8 @@ fn parse(file: &Path) -> Result<Kubeconfig, ConfigError> {
 fn without_values(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
     let (words, place) = line.rsplit_once(" at line ").unwrap_or((line, "?"));
+    // Some messages have their place in parentheses.
+    let place = place.trim_end_matches(')');
     let words = words.split(": ").next().unwrap_or_default();
     let mut shown = String::new();
     let mut quote = None;
@@ -178,7 +180,7 @@ fn without_values(message: &str) -> String {
             None => shown.push(c),
         }
     }
-    format!("line {place}: {shown}")
+    format!("line {place}: {}", shown.trim())
 }
 
 impl Merged {
@@ -212,7 +214,12 @@ fn resolve(
     merged: &Merged,
     context: Option<&str>,
 ) -> Result<Config, ConfigError> {
-    let place = Place::new(merged.files.as_str(), "current-context");
+    let named_by = if context.is_some() { "--context" } else { "current-context" };
+    let place = Place::new(merged.files.as_str(), named_by);
+    if merged.contexts.is_empty() && merged.clusters.is_empty() && merged.users.is_empty() {
+        let cause = "it defines no context, no cluster and no user; give a kubeconfig".to_owned();
+        return Err(ConfigError::File { file: merged.files.clone(), cause });
+    }
     let wanted = context.or(merged.current_context.as_deref()).ok_or_else(|| {
         place.error(
             "it is not set",

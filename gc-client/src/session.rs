@@ -276,8 +276,7 @@ pub(crate) fn warn_of_risks(config: &Config) {
     if config.tls.insecure {
         log::warn!("{}: insecure-skip-tls-verify is set: the server is not authenticated", config.server());
     }
-    let is_plain = config.server().starts_with("http://");
-    if is_plain && !config.is_loopback() && config.auth.has_secret() {
+    if config.tls.is_plain && !config.is_loopback() && config.auth.has_secret() {
         log::warn!("{}: credentials go over the network unencrypted; use https", config.server());
     }
 }

@@ -46,6 +46,10 @@ fn r7_a_bad_cluster_is_named_with_its_field_and_the_mend() {
         "server: ftp://a".to_owned(),
         "server: https://u:s3cr3t@a".to_owned(),
         "server: https://a?x=1".to_owned(),
+        "server: https://a#x".to_owned(),
+        "server: https://a:999999".to_owned(),
+        "server: https://a:0".to_owned(),
+        "server: 'https://[::1]:'".to_owned(),
         with("certificate-authority-data: '!!!'"),
         with("certificate-authority-data: aGVsbG8="),
         with(&format!("certificate-authority-data: {broken}")),
@@ -56,6 +60,8 @@ fn r7_a_bad_cluster_is_named_with_its_field_and_the_mend() {
         with(&format!("{roots}\ninsecure-skip-tls-verify: true")),
         with(&format!("{roots}\ntls-server-name: 'a b'")),
         with(&format!("{roots}\nproxy-url: 'gopher://u:s3cr3t@a'")),
+        with(&format!("{roots}\nproxy-url: 'http://u:s3cr3t@a:99999'")),
+        with(&format!("{roots}\nproxy-url: 'a:b'")),
     ];
     let cases: Vec<(&str, &str)> = cases.iter().map(|cluster| (cluster.as_str(), "token: t")).collect();
     expect![[r#"
@@ -64,6 +70,10 @@ fn r7_a_bad_cluster_is_named_with_its_field_and_the_mend() {
         config: clusters[prod].cluster.server: the URL has neither https:// nor http://; write https://HOST:PORT
         config: clusters[prod].cluster.server: the URL holds a user; put username and password, or a token, into the user's entry
         config: clusters[prod].cluster.server: the URL has no host, or a query; write https://HOST:PORT
+        config: clusters[prod].cluster.server: the URL has a fragment, which no server sees; write https://HOST:PORT
+        config: clusters[prod].cluster.server: the port is no number from 1 to 65535; write https://HOST:PORT
+        config: clusters[prod].cluster.server: the port is no number from 1 to 65535; write https://HOST:PORT
+        config: clusters[prod].cluster.server: the port is no number from 1 to 65535; write https://HOST:PORT
         config: clusters[prod].cluster.certificate-authority-data: it is no base64; encode the PEM file with `base64 -w0`
         config: clusters[prod].cluster.certificate-authority-data: there is no certificate in it; give certificates in PEM, from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----
         config: clusters[prod].cluster.certificate-authority-data: a certificate cannot be used as an authority: invalid peer certificate: BadEncoding; give the certificate of the authority that signed the server's certificate, as X.509 v3 in PEM
@@ -73,6 +83,8 @@ fn r7_a_bad_cluster_is_named_with_its_field_and_the_mend() {
         config: clusters[prod].cluster.certificate-authority: /dev/zero: it is larger than 4 MiB; put the PEM file there, and let this process read it
         config: clusters[prod].cluster.insecure-skip-tls-verify: it is set beside a certificate authority; remove insecure-skip-tls-verify, and the certificate authority is used
         config: clusters[prod].cluster.tls-server-name: it is no host name; write a name that stands in the server's certificate
+        config: clusters[prod].cluster.proxy-url: this is no proxy's URL; write scheme://host:port with http, https or socks5 as the scheme
+        config: clusters[prod].cluster.proxy-url: this is no proxy's URL; write scheme://host:port with http, https or socks5 as the scheme
         config: clusters[prod].cluster.proxy-url: this is no proxy's URL; write scheme://host:port with http, https or socks5 as the scheme
     "#]].assert_eq(&errors("bad-cluster", &cases));
 }
@@ -179,11 +191,11 @@ fn r7_files_that_are_no_kubeconfig() {
     }
     said += &format!("{}\n", Config::from_kubeconfig(&scratch.path("missing"), None).unwrap_err());
     expect![[r#"
-        empty: current-context: it is not set; choose a context with --context; the file defines no context
+        empty: it defines no context, no cluster and no user; give a kubeconfig
         binary: it is no text; give a kubeconfig in YAML
         list: line 1, column 1: expected mapping start; mend the YAML there
         text: line 1, column 1: expected mapping start; mend the YAML there
-        other: current-context: it is not set; choose a context with --context; the file defines no context
+        other: it defines no context, no cluster and no user; give a kubeconfig
         missing: No such file or directory (os error 2); give a kubeconfig that this process may read
     "#]]
     .assert_eq(&said.replace(&scratch.path("").display().to_string(), ""));

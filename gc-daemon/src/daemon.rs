@@ -10,7 +10,7 @@ use gc_core::State;
 use gc_graph::Uid;
 use gc_queue::Queue;
 use hashbrown::HashSet;
-use log::{info, warn};
+use log::info;
 
 use crate::events::Recorder;
 use crate::flags::{ALWAYS_IGNORED, Flags, MetricsBindAddress};
@@ -40,7 +40,8 @@ pub fn daemon(flags: &Flags, stop: &Receiver<()>) -> Result<(), String> {
     let health = Arc::new(Health::new(Instant::now()));
     let server = serve(flags, &health, &metrics, &state)?;
     let recorder = Recorder::start(&client, &metrics).map_err(|e| format!("cannot start a thread: {e}"))?;
-    info!("gc-daemon {} collects the garbage of {}", env!("CARGO_PKG_VERSION"), config.server());
+    let proxy = config.proxy_place().map(|place| format!(" through the proxy {place}")).unwrap_or_default();
+    info!("gc-daemon {} collects the garbage of {}{proxy}", env!("CARGO_PKG_VERSION"), config.server());
     let shared = Arc::new(Shared::new(state, queues, client, metrics, recorder, findings));
     run(&settings(flags), &shared, &health, inputs, stop);
     drop(server);
@@ -104,7 +105,7 @@ fn serve(
     state: &Arc<Mutex<State>>,
 ) -> Result<Option<Server>, String> {
     let MetricsBindAddress::On(address) = flags.metrics_bind_address else {
-        warn!("--metrics-bind-address is off: no health, no metrics, no debug graph");
+        info!("--metrics-bind-address is off: no health, no metrics, no debug graph");
         return Ok(None);
     };
     let state = Arc::clone(state);

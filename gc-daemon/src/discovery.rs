@@ -43,6 +43,20 @@ pub fn run(client: &Client, pokes: &Receiver<()>, answers: &Sender<Result<Discov
     }
 }
 
+/// What to do about a discovery that fails in this way, behind a semicolon; empty when the error says it all, or when
+/// time may mend it.
+pub fn mend(error: &Error) -> &'static str {
+    match error {
+        Error::Status(status) => match status.code {
+            401 => "; this server does not know these credentials: renew them in the kubeconfig",
+            403 => "; give this user the rights that deploy/rbac.yaml lists",
+            404 => "; check the server's URL in the kubeconfig, its path above all",
+            _ => "",
+        },
+        _ => "",
+    }
+}
+
 /// When to look next.
 #[derive(Debug)]
 struct Schedule {
@@ -81,6 +95,16 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gc_client::Status;
+
+    #[test]
+    fn r7_credentials_rights_and_paths_get_their_mend() {
+        let mend = |code| mend(&Error::Status(Box::new(Status { code, ..Status::default() })));
+        assert!(mend(401).contains("renew them"));
+        assert!(mend(403).contains("deploy/rbac.yaml"));
+        assert!(mend(404).contains("URL"));
+        assert_eq!(mend(503), "");
+    }
 
     #[test]
     fn s2_a_change_is_looked_at_again_and_again_then_every_30_seconds() {

@@ -42,6 +42,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// An attempt needs little stack; 2,000 workers are allowed.
 const WORKER_STACK_BYTES: usize = 512 << 10;
 
+/// So many kinds are named in a line of the log; `/metrics` has all of them.
+const NAMED_KINDS_MAX: usize = 20;
+
 /// What the loop needs to know of the command line.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -85,6 +88,7 @@ pub fn run(settings: &Settings, shared: &Arc<Shared>, health: &Health, inputs: I
         is_discovered: false,
         is_restored: false,
         first_lists_due: never(),
+        complained_of: HashSet::new(),
         applied,
         effects: Vec::new(),
     };
@@ -143,6 +147,9 @@ struct Loop<'a> {
     /// The server's data was restored and not everything has been listed anew.
     is_restored: bool,
     first_lists_due: Receiver<Instant>,
+    /// Kinds that a warning has named and that have not been listed since. The end of a trouble is told like its
+    /// beginning.
+    complained_of: HashSet<String>,
     applied: Arc<AtomicU64>,
     /// Reused from event to event.
     effects: Vec<Effect>,
@@ -189,7 +196,8 @@ impl Loop<'_> {
                 Change::Resumed => self.monitors.resumed(monitor),
                 Change::Died => self.monitors.died(monitor),
                 Change::Failed(error) => {
-                    watch_failed(&mut self.monitors, &self.shared.metrics, monitor, &error);
+                    let told = watch_failed(&mut self.monitors, &self.shared.metrics, monitor, &error);
+                    self.complained_of.extend(told);
                 }
             }
         }
@@ -224,7 +232,10 @@ impl Loop<'_> {
         let name = display(&monitor.resource);
         match how {
             Listed::First => {
-                debug!("{name} is listed");
+                match self.complained_of.take(&name) {
+                    Some(_) => info!("{name} is listed now"),
+                    None => debug!("{name} is listed"),
+                }
                 self.health.set_kind_listed(&name, true);
                 self.shared.metrics.kind_synced(&monitor.resource, true);
                 self.start_workers_if_all_listed();
@@ -269,7 +280,7 @@ impl Loop<'_> {
         let discovery = match answer {
             Ok(discovery) => discovery,
             Err(error) => {
-                warn!("discovery failed, everything stays as it is: {error}");
+                warn!("discovery failed, everything stays as it is: {error}{}", discovery::mend(&error));
                 self.shared.metrics.resources_sync_error();
                 return;
             }
@@ -305,7 +316,7 @@ impl Loop<'_> {
     }
 
     /// Brings health, metrics and log up to the watches that there are.
-    fn show_kinds(&self, before: &[ApiResource]) {
+    fn show_kinds(&mut self, before: &[ApiResource]) {
         for monitor in self.monitors.iter() {
             let name = display(&monitor.resource);
             if !before.contains(&monitor.resource) {
@@ -318,6 +329,7 @@ impl Loop<'_> {
             if self.monitors.iter().all(|monitor| display(&monitor.resource) != name) {
                 self.health.forget_kind(&name);
                 self.shared.metrics.forget_kind(&name);
+                self.complained_of.remove(&name);
             }
         }
     }
@@ -325,6 +337,13 @@ impl Loop<'_> {
     fn first_lists_due(&mut self) {
         if self.monitors.are_all_lost() {
             // Workers would find no server either.
+            self.first_lists_due = after(FIRST_LISTS_WITHIN);
+        } else if self.monitors.iter().all(|monitor| !monitor.is_synced()) {
+            // There is nothing to collect. Who waits for readiness would believe otherwise.
+            let errors = self.monitors.iter().filter_map(Monitor::last_error);
+            let error = errors.min().unwrap_or("no list has ended").to_owned();
+            warn!("nothing is collected, since no kind could be listed; trying on: {error}");
+            self.health.set_not_ready(&format!("no kind could be listed: {error}"));
             self.first_lists_due = after(FIRST_LISTS_WITHIN);
         } else {
             self.start_workers("not everything is listed, but 30 s have passed");
@@ -344,11 +363,7 @@ impl Loop<'_> {
     fn start_workers(&mut self, why: &str) {
         self.first_lists_due = never();
         self.is_restored = false;
-        for monitor in self.monitors.iter().filter(|monitor| !monitor.is_synced() || monitor.is_lost()) {
-            let error = monitor.last_error().unwrap_or("its list has not ended");
-            warn!("collecting without {}: {error}", display(&monitor.resource));
-            self.shared.metrics.resources_sync_error();
-        }
+        self.complain_of_missing();
         let missing = if self.workers.is_empty() { self.concurrent_gc_syncs } else { 0 };
         for i in 0..missing {
             self.spawn(format!("delete-{i}"), delete_worker);
@@ -363,6 +378,25 @@ impl Loop<'_> {
         info!("collecting: {why}; {nodes} objects in {} resources", self.monitors.iter().count());
         self.shared.resume();
         self.health.set_ready();
+    }
+
+    /// One line: each kind that fails has had its own, with the reason.
+    fn complain_of_missing(&mut self) {
+        let missing = self.monitors.iter().filter(|monitor| !monitor.is_synced() || monitor.is_lost());
+        let mut names: Vec<String> = missing.map(|monitor| display(&monitor.resource)).collect();
+        if names.is_empty() {
+            return;
+        }
+        names.iter().for_each(|_| self.shared.metrics.resources_sync_error());
+        names.sort_unstable();
+        let more = names.len().saturating_sub(NAMED_KINDS_MAX);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let named: Vec<&str> = names.iter().take(NAMED_KINDS_MAX).map(String::as_str).collect();
+        warn!("collecting without {}{more}", named.join(", "));
+        let is_unlisted =
+            |name: &String| self.monitors.iter().any(|m| !m.is_synced() && display(&m.resource) == *name);
+        let unlisted: Vec<String> = names.into_iter().filter(is_unlisted).collect();
+        self.complained_of.extend(unlisted);
     }
 
     fn spawn(&mut self, name: String, body: fn(&Shared)) {
@@ -412,16 +446,18 @@ fn wait_for(threads: &[JoinHandle<()>], deadline: Instant) {
     }
 }
 
-fn watch_failed(monitors: &mut Monitors, metrics: &Metrics, id: MonitorId, error: &Error) {
+/// Notes it, counts it, and gives the kind's name if it said so in a warning.
+fn watch_failed(monitors: &mut Monitors, metrics: &Metrics, id: MonitorId, error: &Error) -> Option<String> {
     let is_news = monitors.failed(id, error);
-    let Some(monitor) = monitors.get(id) else { return };
+    let monitor = monitors.get(id)?;
+    metrics.watch_failed();
     let name = display(&monitor.resource);
     if is_news && !monitor.is_synced() {
         warn!("{name} cannot be listed, the others go on: {error}");
-    } else {
-        debug!("the watch of {name} failed and will be tried again: {error}");
+        return Some(name);
     }
-    metrics.watch_failed();
+    debug!("the watch of {name} failed and will be tried again: {error}");
+    None
 }
 
 fn spawn_discovery(

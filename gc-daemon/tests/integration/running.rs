@@ -182,13 +182,13 @@ fn r7_a_bad_configuration_is_one_line_with_the_mend() {
     ends_with_kubeconfig(
         "",
         &expect![[r#"
-        Some(1) gc-daemon: TMP/bad-0: current-context: it is not set; choose a context with --context; the file defines no context
+        Some(1) gc-daemon: TMP/bad-0: it defines no context, no cluster and no user; give a kubeconfig
     "#]],
     );
     ends_with_kubeconfig(
         "{",
         &expect![[r#"
-        Some(1) gc-daemon: TMP/bad-1: line 1, column 1: unclosed bracket ; mend the YAML there
+        Some(1) gc-daemon: TMP/bad-1: line 1, column 1: unclosed bracket; mend the YAML there
     "#]],
     );
     ends_with_kubeconfig(
