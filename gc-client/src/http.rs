@@ -314,6 +314,7 @@ impl Inner {
             builder = builder.header(name, value);
         }
         let has_body = !request.body.is_empty();
+        let asked = Instant::now();
         let sent = match within {
             Some(within) => {
                 let built = builder.body(()).map_err(|e| Failure::Other(invalid(request, &e.to_string())))?;
@@ -332,7 +333,15 @@ impl Inner {
                 current.agents.api.run(built)
             }
         };
-        sent.map_err(|error| failure(request, &error))
+        let head = sent.map_err(|error| failure(request, &error));
+        if log::log_enabled!(log::Level::Trace) {
+            let ms = asked.elapsed().as_millis();
+            match &head {
+                Ok(head) => log::trace!("{}: {} after {ms} ms", request.label(), head.status().as_u16()),
+                Err(Failure::Stale(error) | Failure::Other(error)) => log::trace!("{error} after {ms} ms"),
+            }
+        }
+        head
     }
 
     /// Whether, and after how long, to ask again.

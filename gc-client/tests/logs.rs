@@ -79,6 +79,7 @@ fn r2_no_token_password_or_key_is_logged_at_any_level() {
     assert!(tls.seen().iter().any(|seen| seen.tls.client_certificate.is_some()));
     assert!(logged.contains("ureq"), "nothing of ureq was captured");
     assert!(logged.contains("insecure-skip-tls-verify is set"), "{logged}");
+    assert!(logged.contains("gc_client::http GET /version: 401 after "), "-v 8 shows each request: {logged}");
     let encoded = BASE64_STANDARD.encode("u:s3cr3t");
     let key_line = leaf.key.lines().nth(1).unwrap();
     for secret in ["s3cr3t", &encoded, key_line] {

@@ -86,6 +86,7 @@ pub fn run(settings: &Settings, shared: &Arc<Shared>, health: &Health, inputs: I
         workers: Vec::new(),
         concurrent_gc_syncs: settings.concurrent_gc_syncs,
         is_discovered: false,
+        is_discovery_failing: false,
         is_restored: false,
         first_lists_due: never(),
         complained_of: HashSet::new(),
@@ -144,6 +145,8 @@ struct Loop<'a> {
     workers: Vec<JoinHandle<()>>,
     concurrent_gc_syncs: usize,
     is_discovered: bool,
+    /// The last look failed, and a warning said so.
+    is_discovery_failing: bool,
     /// The server's data was restored and not everything has been listed anew.
     is_restored: bool,
     first_lists_due: Receiver<Instant>,
@@ -282,9 +285,13 @@ impl Loop<'_> {
             Err(error) => {
                 warn!("discovery failed, everything stays as it is: {error}{}", discovery::mend(&error));
                 self.shared.metrics.resources_sync_error();
+                self.is_discovery_failing = true;
                 return;
             }
         };
+        if std::mem::take(&mut self.is_discovery_failing) {
+            info!("discovery works again");
+        }
         for (group_version, why) in &discovery.failed {
             debug!("discovery of {group_version} failed, its watches stay as they are: {why}");
         }

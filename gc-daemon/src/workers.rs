@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use gc_client::Client;
 use gc_core::{
-    DeleteAttempt, OrphanAttempt, OrphanStep, Outcome, ReleaseAttempt, Reply, Request, State, Step,
+    DeleteAttempt, OrphanAttempt, OrphanStep, Outcome, OwnerReference, ReleaseAttempt, Reply, Request, State,
+    Step,
 };
 use gc_graph::{Coordinate, Effect, Uid};
 use gc_queue::Queue;
-use log::{debug, error, trace, warn};
+use log::{Level, debug, error, log_enabled, trace, warn};
 
 use crate::events::Recorder;
 use crate::metrics::Metrics;
@@ -162,9 +163,8 @@ impl Shared {
     fn send(&self, request: &Request) -> Reply {
         let reply = requests::send(&self.client, &self.metrics, request);
         match (request, &reply) {
-            (Request::Delete { target, uid, resource_version, policy }, Reply::Deleted) => {
-                debug!("deleted {target} ({policy}), uid {uid} at version {resource_version}");
-            }
+            // With its reason, by whoever knows it.
+            (Request::Delete { .. }, Reply::Deleted) => {}
             (Request::Patch { target, body, .. }, Reply::Object(_)) => debug!("patched {target}: {body}"),
             _ => trace!("{request:?} -> {reply:?}"),
         }
@@ -189,7 +189,7 @@ pub fn orphan_worker(shared: &Shared) {
 }
 
 /// Takes items until the queue is shut down. An attempt gives `None` when it was given up because the program stops.
-fn work(shared: &Shared, queue: &Queue<Uid>, attempt: fn(&Shared, Uid) -> Option<Outcome>) {
+fn work(shared: &Shared, queue: &Queue<Uid>, attempt: fn(&Shared, &Uid) -> Option<Outcome>) {
     while let Some(item) = queue.get() {
         shared.wait_while_paused();
         if shared.is_stopping() {
@@ -199,7 +199,7 @@ fn work(shared: &Shared, queue: &Queue<Uid>, attempt: fn(&Shared, Uid) -> Option
         // An attempt that outlives its era ends with a retry, so that this is the era of its outcome.
         let era = shared.state().era();
         // A panic fails the attempt, not the worker: the item is tried again later, and the others go on.
-        let outcome = catch_unwind(AssertUnwindSafe(|| attempt(shared, uid.clone()))).unwrap_or_else(|_| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| attempt(shared, &uid))).unwrap_or_else(|_| {
             error!("a fault in this program: the attempt at {uid} panicked");
             Some(Outcome::Retry("the attempt panicked".into()))
         });
@@ -240,22 +240,56 @@ fn settle(shared: &Shared, era: u64, outcome: Outcome) {
     }
 }
 
-fn attempt_to_delete(shared: &Shared, uid: Uid) -> Option<Outcome> {
-    let mut attempt = DeleteAttempt::new(uid);
+fn attempt_to_delete(shared: &Shared, uid: &Uid) -> Option<Outcome> {
+    let mut attempt = DeleteAttempt::new(uid.clone());
     let mut reply = None;
+    let mut owners = Vec::new();
     loop {
         let now = shared.now();
         let step = attempt.step(&mut shared.state(), now, reply.take());
-        match step {
+        let request = match step {
             Step::Done(outcome) => return Some(outcome),
             Step::Call(_) if shared.is_stopping() => return None,
-            Step::Call(request) => reply = Some(shared.send(&request)),
+            Step::Call(request) => request,
+        };
+        let answer = shared.send(&request);
+        match (&request, &answer) {
+            (Request::Read(_), Reply::Object(live))
+                if log_enabled!(Level::Debug) && Uid::new(&live.uid) == *uid =>
+            {
+                owners.clone_from(&live.owner_references);
+            }
+            (Request::Delete { .. }, Reply::Deleted) => say_deleted(&request, &owners),
+            _ => {}
         }
+        reply = Some(answer);
     }
 }
 
-fn attempt_to_orphan(shared: &Shared, uid: Uid) -> Option<Outcome> {
-    let mut attempt = OrphanAttempt::new(uid);
+/// So many owners of a deleted object are named in the log.
+const NAMED_OWNERS_MAX: usize = 5;
+
+/// What was deleted and why: an object is only deleted when none of its owners is left that keeps it.
+fn say_deleted(request: &Request, owners: &[OwnerReference]) {
+    let Request::Delete { target, uid, resource_version, policy } = request else { return };
+    debug!(
+        "deleted {target} ({policy}), uid {uid} at version {resource_version}: every owner is absent or waits for it \
+         to go: {}",
+        named(owners)
+    );
+}
+
+fn named(owners: &[OwnerReference]) -> String {
+    let first = owners.iter().take(NAMED_OWNERS_MAX);
+    let names: Vec<String> =
+        first.map(|owner| format!("{} {} (uid {})", owner.kind, owner.name, owner.uid)).collect();
+    let more = owners.len().saturating_sub(NAMED_OWNERS_MAX);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    names.join(", ") + &more
+}
+
+fn attempt_to_orphan(shared: &Shared, uid: &Uid) -> Option<Outcome> {
+    let mut attempt = OrphanAttempt::new(uid.clone());
     let mut reply = None;
     loop {
         let now = shared.now();
@@ -304,5 +338,23 @@ fn run_release(shared: &Shared, mut release: ReleaseAttempt) -> Outcome {
             Step::Call(_) if shared.is_stopping() => return Outcome::Retry("the program stops".into()),
             Step::Call(request) => reply = Some(shared.send(&request)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r2_a_delete_names_the_owners_that_it_was_decided_by() {
+        let owner = |n: usize| OwnerReference {
+            kind: "ReplicaSet".into(),
+            name: format!("web-{n}"),
+            uid: format!("u{n}"),
+            ..OwnerReference::default()
+        };
+        let owners: Vec<OwnerReference> = (0..7).map(owner).collect();
+        assert_eq!(named(&owners[..2]), "ReplicaSet web-0 (uid u0), ReplicaSet web-1 (uid u1)");
+        assert!(named(&owners).ends_with("ReplicaSet web-4 (uid u4) and 2 more"));
     }
 }
