@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use gc_graph::{Coordinate, Uid};
+use gc_graph::{Coordinate, Node, Uid};
 
 use crate::finalizer::{RemoveFinalizer, describe, plausible};
+use crate::mistakes::Mistake;
 use crate::patch;
 use crate::state::{Absence, Known, State};
 use crate::{
@@ -163,6 +164,9 @@ impl DeleteAttempt {
     fn item_unresolved(&self, state: &mut State, coordinate: &Coordinate) -> Step {
         if state.kinds().resolve(&coordinate.api_version, &coordinate.kind).is_some() {
             // Namespaced without a namespace, or with a name that no object has: a dependent made it up (D6).
+            if state.makes(Mistake::ImpossibleIsAbsent) {
+                return Step::Done(Outcome::VirtuallyDeleted(coordinate.clone()));
+            }
             return Step::Done(Outcome::Impossible(coordinate.clone()));
         }
         self.wait_for_kind(state, &coordinate.api_version, &coordinate.kind)
@@ -198,7 +202,8 @@ impl DeleteAttempt {
     }
 
     fn has_no_blocking_dependents(&self, state: &State) -> bool {
-        state.graph().get(&self.uid).is_none_or(|node| node.blocking_dependents().next().is_none())
+        let is_free = |node: Node<'_>| node.blocking_dependents().next().is_none();
+        state.makes(Mistake::DependentsNotAskedAgain) || state.graph().get(&self.uid).is_none_or(is_free)
     }
 
     /// D2.
@@ -345,6 +350,7 @@ impl DeleteAttempt {
         // (somebody wrote a second one with wrong coordinates), it would take both.
         let shares_uid = (0..live.owner_references.len())
             .any(|i| stays(i) && gone.contains(&live.owner_references[i].uid.as_str()));
+        let shares_uid = shares_uid && !state.makes(Mistake::StrategicTakesAll);
         let strategic = !shares_uid && state.takes_strategic_merge(&item.target.resource);
         let (kind, body) = if strategic {
             let body = patch::strategic_remove(&live.uid, Some(&live.resource_version), &gone);
@@ -467,7 +473,9 @@ impl DeleteAttempt {
         if live.being_deleted {
             return forget(Why::BeingDeleted);
         }
-        if live.owner_references != was.live.owner_references || was.classes.contains(&Class::Waiting) {
+        let differ =
+            live.owner_references != was.live.owner_references || was.classes.contains(&Class::Waiting);
+        if differ && !state.makes(Mistake::ConflictRepeatsDelete) {
             return self.decide(state, item, live);
         }
         let deletes = was.deletes + 1;

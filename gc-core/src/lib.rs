@@ -5,6 +5,7 @@ mod delete;
 mod finalizer;
 mod kinds;
 mod memory;
+mod mistakes;
 mod orphan;
 pub mod owner;
 mod patch;
@@ -15,6 +16,8 @@ mod verdict;
 pub use delete::DeleteAttempt;
 pub use kinds::Kinds;
 pub use memory::Coordinates;
+#[cfg(feature = "mistakes")]
+pub use mistakes::Mistake;
 pub use orphan::{OrphanAttempt, OrphanStep, ReleaseAttempt};
 pub use request::{
     LiveObject, OwnerReference, PatchKind, PatchedField, Propagation, Refusal, Reply, Request, Resource,

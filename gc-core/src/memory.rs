@@ -110,6 +110,14 @@ impl Coordinates {
         *self = Coordinates::new(self.capacity);
     }
 
+    /// All of them, in their order.
+    pub(crate) fn sorted(&self) -> Vec<&Coordinate> {
+        let mut all: Vec<&Coordinate> =
+            self.by_uid.values().flatten().map(|entry| &entry.coordinate).collect();
+        all.sort();
+        all
+    }
+
     fn touch(&mut self, coordinate: &Coordinate) -> Option<&mut Entry> {
         let entries = self.by_uid.get(&coordinate.uid)?;
         let place = entries.iter().position(|known| known.coordinate == *coordinate)?;
@@ -192,6 +200,14 @@ impl Doubts {
         }
         self.reads.insert(coordinate.clone(), (1, now));
         1
+    }
+
+    /// All of them, in the order of the coordinates, each with how often it was read.
+    pub(crate) fn sorted(&self) -> Vec<(&Coordinate, u32)> {
+        let mut all: Vec<_> =
+            self.reads.iter().map(|(coordinate, (count, _))| (coordinate, *count)).collect();
+        all.sort();
+        all
     }
 
     pub(crate) fn settle(&mut self, coordinate: &Coordinate) {

@@ -6,6 +6,7 @@ use gc_graph::{Coordinate, Uid};
 use hashbrown::HashSet;
 
 use crate::finalizer::{RemoveFinalizer, describe, plausible};
+use crate::mistakes::Mistake;
 use crate::{
     LiveObject, ORPHAN_FINALIZER, Outcome, OwnerReference, PatchKind, PatchedField, Reply, Request, State,
     Step, Target, Why, patch,
@@ -86,7 +87,8 @@ impl OrphanAttempt {
         }
         let late = self.dependents_to_release(state);
         if let Some(removal) = &mut self.removal {
-            return wrap(removal.step(late.is_empty(), reply));
+            let may_go = late.is_empty() || state.makes(Mistake::DependentsNotAskedAgain);
+            return wrap(removal.step(may_go, reply));
         }
         let Some(owner) = state.graph().get(&self.uid) else { return done(Why::LeftGraph) };
         if !owner.is_orphaning() {

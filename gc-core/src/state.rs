@@ -7,6 +7,7 @@ use gc_graph::{Coordinate, Effect, Graph, Node, Observation, SourceId, Uid};
 use hashbrown::{HashMap, HashSet};
 
 use crate::memory::{Coordinates, Doubts};
+use crate::mistakes::Mistake;
 use crate::{
     Class, FOREGROUND_FINALIZER, Kinds, LiveObject, ORPHAN_FINALIZER, OwnerReference, Resource, Target,
 };
@@ -27,6 +28,9 @@ pub struct Options {
     /// away for longer than this, so that no proof of before condemns what lives again, noticed or not (S7). An owner
     /// whose dependents take longer to go costs one more read each time.
     pub proof_age_max: Duration,
+    /// A mistake to make, for tests.
+    #[cfg(feature = "mistakes")]
+    pub mistake: Option<Mistake>,
 }
 
 impl Default for Options {
@@ -37,6 +41,8 @@ impl Default for Options {
             absence_confirmations: 1,
             confirm_delay: Duration::from_secs(2),
             proof_age_max: Duration::from_secs(5),
+            #[cfg(feature = "mistakes")]
+            mistake: None,
         }
     }
 }
@@ -115,6 +121,17 @@ impl State {
         self.now = self.now.max(now);
     }
 
+    #[cfg(feature = "mistakes")]
+    pub(crate) fn makes(&self, mistake: Mistake) -> bool {
+        self.options.mistake == Some(mistake)
+    }
+
+    #[cfg(not(feature = "mistakes"))]
+    #[expect(clippy::unused_self, reason = "with the feature it is used")]
+    pub(crate) fn makes(&self, _: Mistake) -> bool {
+        false
+    }
+
     /// The ownership graph, to be asked.
     pub fn graph(&self) -> &Graph {
         &self.graph
@@ -140,12 +157,38 @@ impl State {
         (self.waiting_for_kind.len(), self.awaited_kinds.len())
     }
 
+    /// All that is remembered besides the graph, times left out, as text that is the same for the same memory. For
+    /// tests, which tell states apart by it.
+    #[doc(hidden)]
+    pub fn print_memory(&self) -> String {
+        let mut waiting: Vec<_> = self.waiting_for_kind.iter().collect();
+        waiting.sort();
+        let mut merge_only: Vec<String> = self.json_merge_only.iter().map(|r| format!("{r:?}")).collect();
+        merge_only.sort();
+        format!(
+            "absent {:?}\norphaned {:?}\ndoubts {:?}\nwaiting {waiting:?}\nmerge only {merge_only:?}\nera {}\n",
+            self.absent.sorted(),
+            self.orphaned.sorted(),
+            self.doubts.sorted(),
+            self.era
+        )
+    }
+
     /// A watch or list shows an object (G3 to G7).
     pub fn observe(&mut self, seen: &Observation<'_>, effects: &mut Vec<Effect>) {
         let first = effects.len();
         self.lives(seen);
+        let had = self
+            .makes(Mistake::EdgeNotLevel)
+            .then(|| self.graph.get(&Uid::new(seen.uid)).map(flags))
+            .flatten();
         self.graph.observe(seen, effects);
         self.absorb(effects, first);
+        if let Some(had) = had
+            && self.graph.get(&Uid::new(seen.uid)).map(flags) == Some(had)
+        {
+            effects.retain(|effect| !is_attempt_at(effect, &Uid::new(seen.uid)));
+        }
     }
 
     /// A watch shows that an object is gone (G8).
@@ -299,7 +342,9 @@ impl State {
                     }
                 }
                 Effect::AttemptToOrphan(uid) => {
-                    if let Some(node) = self.graph.get(uid) {
+                    if let Some(node) =
+                        self.graph.get(uid).filter(|_| !self.makes(Mistake::OrphanedForgotten))
+                    {
                         self.orphaned.insert(node.coordinate(), self.now);
                     }
                     i += 1;
@@ -316,7 +361,8 @@ impl State {
             self.kinds.resolve(&coordinate.api_version, &coordinate.kind).map(|resource| resource.namespaced);
         // A namespaced kind without a namespace is a coordinate that a cluster-scoped dependent made up. Its absence
         // says nothing of the owner that dependents in a namespace mean by the same reference.
-        if namespaced == Some(true) && coordinate.namespace.is_empty() {
+        let is_made_up = namespaced == Some(true) && coordinate.namespace.is_empty();
+        if is_made_up && !self.makes(Mistake::ImpossibleIsAbsent) {
             return;
         }
         self.absent.insert(coordinate, self.now);
@@ -362,6 +408,10 @@ impl State {
         let owner = coordinate(if resource.namespaced { item_namespace } else { "" });
         if self.orphaned.contains_object(&owner) {
             return Known::Class(Class::Orphaned);
+        }
+        let by_uid = self.makes(Mistake::AbsenceByUid) && self.absent.knows_uid(&owner.uid);
+        if by_uid || self.makes(Mistake::ImpossibleIsAbsent) && self.absent.contains(&coordinate("")) {
+            return Known::Class(Class::Dangling);
         }
         if self.graph_holds_alive(&owner) {
             let waits = self.graph.get(&owner.uid).is_some_and(|node| node.is_deleting_dependents());
@@ -464,6 +514,15 @@ fn needs_kind(node: &Node<'_>, api_version: &str, kind: &str) -> bool {
     let is_own = node.api_version() == api_version && node.kind() == kind;
     let mut references = node.owner_references();
     is_own || (!node.is_orphaning() && references.any(|r| r.api_version == api_version && r.kind == kind))
+}
+
+/// What a node's last observation said of its deletion.
+fn flags(node: Node<'_>) -> (bool, bool) {
+    (node.is_deleting_dependents(), node.is_orphaning())
+}
+
+fn is_attempt_at(effect: &Effect, uid: &Uid) -> bool {
+    matches!(effect, Effect::AttemptToDelete(at) | Effect::AttemptToOrphan(at) if at == uid)
 }
 
 /// Where a virtual node's next attempt stands among the effects.

@@ -12,6 +12,7 @@ use gc_core::{FOREGROUND_FINALIZER, Kinds, ORPHAN_FINALIZER, Options, Outcome, R
 use gc_graph::{Coordinate, Effect, Observation, OwnerReferenceRef, SourceId, Uid};
 use gc_queue::WorkQueue;
 
+use super::Mistake;
 use super::link::Link;
 use super::reader::{Change, Reader};
 use super::truth::{Violation, short_uid};
@@ -20,7 +21,7 @@ use super::worker::Worker;
 /// gc-daemon's constants.
 const MISSING_FOR: Duration = Duration::from_secs(3);
 const FIRST_LISTS_WITHIN: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(30);
 const LOOK_AFTER_CHANGE_MS: [u64; 5] = [50, 250, 1_000, 2_000, 4_000];
 const LOOK_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
@@ -243,8 +244,9 @@ impl Collector {
 
     /// The event loop takes discovery's answer (S1 to S3).
     pub(super) fn take_answer(&mut self, link: &mut Link) -> String {
+        let believes_it = link.mistake == Some(Mistake::EmptyDiscoveryIsTruth);
         let discovery = match self.answer.take() {
-            Some(Ok(discovery)) if !discovery.resources.is_empty() => discovery,
+            Some(Ok(discovery)) if !discovery.resources.is_empty() || believes_it => discovery,
             Some(Ok(_)) => return "names no resource at all: nothing changes".into(),
             Some(Err(_)) | None => return "failed: nothing changes".into(),
         };
@@ -267,6 +269,10 @@ impl Collector {
         }
         self.state.tell_time(link.now);
         for source in &unserved {
+            if believes_it {
+                self.state.begin_list(*source);
+                self.state.end_list(*source, &mut self.effects);
+            }
             self.state.unserve(*source, &mut self.effects);
         }
         let kinds = Kinds::new(self.kinds.values().flatten().map(core_resource));

@@ -10,6 +10,7 @@ use gc_core::{LiveObject, OwnerReference, PatchKind, Refusal, Reply, Request, Re
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
+use super::Mistake;
 use super::random::Random;
 use super::truth::{COLLECTOR, Cause, Truth, Violation};
 use crate::sim::{self, ApiServer, Effect, FaultRule, Method, Response, WatchId, WatchPoll};
@@ -28,6 +29,8 @@ pub(super) struct Link {
     /// How many of the collector's requests in a thousand meet a fault.
     pub fault_permille: u32,
     pub faults: Random,
+    /// A mistake that the collector's client makes.
+    pub mistake: Option<Mistake>,
     /// Faults so far.
     pub faults_met: u64,
     /// What the collector has sent so far.
@@ -36,6 +39,8 @@ pub(super) struct Link {
     pub late: Vec<(Request, Cause)>,
     /// What discovery answered when the server served what it serves now; to ask anew is what costs a run most.
     pub discovery: Option<(Serving, Discovery)>,
+    /// What workers have in hand: users meddle with it more often than chance would have it.
+    pub in_hand: Vec<String>,
 }
 
 /// What discovery depends on.
@@ -94,9 +99,14 @@ impl Link {
         cause: &Cause,
         effect: Option<Effect>,
     ) -> Result<Reply, Violation> {
-        let (wire, target) = to_wire(request);
+        let (wire, target) = to_wire(request, self.mistake == Some(Mistake::DeleteWithoutVersion));
         let response = self.handle(&wire, Some(cause), effect)?;
-        Ok(reply(request, target, &response))
+        match reply(request, target, &response) {
+            Reply::NotFound { .. } if self.mistake == Some(Mistake::Any404IsProof) => {
+                Ok(Reply::NotFound { proof: true })
+            }
+            reply => Ok(reply),
+        }
     }
 
     pub(super) fn serving(&self) -> Serving {
@@ -186,12 +196,12 @@ impl Link {
     }
 }
 
-fn to_wire(request: &Request) -> (sim::Request, &Target) {
+pub(super) fn to_wire(request: &Request, drops_version: bool) -> (sim::Request, &Target) {
     let (target, wire) = match request {
         Request::Read(target) => (target, sim::Request::get(&path(target))),
         Request::Delete { target, uid, resource_version, policy } => {
             let mut preconditions = json!({"uid": uid.to_string()});
-            if !resource_version.is_empty() {
+            if !drops_version {
                 preconditions["resourceVersion"] = resource_version.as_str().into();
             }
             let options = json!({
@@ -231,7 +241,7 @@ fn path(target: &Target) -> String {
     resource.path(&target.namespace, &target.name)
 }
 
-fn reply(request: &Request, target: &Target, response: &Response) -> Reply {
+pub(super) fn reply(request: &Request, target: &Target, response: &Response) -> Reply {
     if response.code == 0 {
         return Reply::Failed("the connection was cut".into());
     }

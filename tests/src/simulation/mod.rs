@@ -67,6 +67,10 @@ pub struct Options {
     pub skip: BTreeSet<u32>,
     /// Whether requests can fail on their way.
     pub has_faults: bool,
+    /// A mistake that the collector makes, to see that it is found.
+    pub mistake: Option<Mistake>,
+    /// Checks that count for nothing, to see that others find what they would.
+    pub ignored: BTreeSet<Check>,
     /// How long the collector is watched doing nothing.
     pub idle: Duration,
 }
@@ -78,9 +82,26 @@ impl Default for Options {
             objects_max: u32::MAX,
             skip: BTreeSet::new(),
             has_faults: true,
+            mistake: None,
+            ignored: BTreeSet::new(),
             idle: Duration::from_secs(600),
         }
     }
+}
+
+/// A mistake that garbage collectors have made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// One in the decisions.
+    Core(gc_core::Mistake),
+    /// A DELETE goes out with the UID alone.
+    DeleteWithoutVersion,
+    /// Any 404 proves an object absent, also that of a path that is not served (kubernetes/kubernetes#104342).
+    Any404IsProof,
+    /// An empty discovery answer is believed, and what is no longer served is gone (kubernetes/kubernetes#60037).
+    EmptyDiscoveryIsTruth,
+    /// A list that breaks off counts as complete.
+    HalfListIsWhole,
 }
 
 /// A run in which every check held.

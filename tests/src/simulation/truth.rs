@@ -121,7 +121,7 @@ pub(super) enum Owner {
     Orphaning,
     /// The server serves the kind, and what is there has another UID or is not there.
     Absent,
-    /// Nothing serves the kind now, but it was served before, and no object has the UID.
+    /// Nothing serves the kind now, but it was served before, and no object of that kind has the UID.
     AbsentUnserved,
     /// Nothing serves the kind.
     NotServed,
@@ -134,6 +134,8 @@ pub(super) enum Owner {
 pub(super) struct Cause {
     /// The step in which the attempt began: its proofs are not older, but for those of absence, which last.
     pub since: u64,
+    /// Which life of the collector it is of.
+    pub life: u32,
     pub is_delete: bool,
 }
 
@@ -166,6 +168,8 @@ pub(super) struct Truth {
     pub deleted: u64,
     /// How often the collector was started.
     pub life: u32,
+    /// Checks that count for nothing.
+    ignored: BTreeSet<Check>,
     waiting_until: BTreeMap<String, u64>,
     orphaning_until: BTreeMap<String, u64>,
     orphaning_since: BTreeMap<String, u64>,
@@ -175,6 +179,11 @@ pub(super) struct Truth {
 }
 
 impl Truth {
+    /// Nothing yet. What the ignored checks find counts for nothing.
+    pub(super) fn new(ignored: BTreeSet<Check>) -> Truth {
+        Truth { ignored, ..Truth::default() }
+    }
+
     /// Takes over what the server has written since the last call. `cause` is the collector's request behind the
     /// writes that are signed by it.
     pub(super) fn catch_up(&mut self, server: &ApiServer, cause: Option<&Cause>) -> Result<(), Violation> {
@@ -202,11 +211,15 @@ impl Truth {
         };
         let (before, after) = (meta(&write.before), meta(&write.after));
         if write.user_agent == COLLECTOR {
-            self.judge(before.as_ref(), after.as_ref(), cause)?;
+            self.unless_ignored(self.judge(before.as_ref(), after.as_ref(), cause))?;
             self.deleted += u64::from(cause.is_some_and(|cause| cause.is_delete));
         }
-        self.apply(before.as_ref(), after, write.user_agent == COLLECTOR);
+        self.apply(before.as_ref(), after, cause.filter(|_| write.user_agent == COLLECTOR));
         Ok(())
+    }
+
+    pub(super) fn unless_ignored(&self, judged: Result<(), Violation>) -> Result<(), Violation> {
+        judged.or_else(|found| if self.ignored.contains(&found.check) { Ok(()) } else { Err(found) })
     }
 
     fn take_definition(&mut self, write: &Write) {
@@ -224,16 +237,13 @@ impl Truth {
     }
 
     pub(super) fn owner(&self, namespace: &str, reference: &OwnerReference) -> Owner {
-        let unserved = |was_served: bool| {
-            if was_served && !self.objects.contains_key(&reference.uid) {
-                Owner::AbsentUnserved
-            } else {
-                Owner::NotServed
-            }
+        let Some(kind) = Kind::named(&reference.api_version, &reference.kind) else {
+            return Owner::NotServed;
         };
-        let Some(kind) = Kind::named(&reference.api_version, &reference.kind) else { return unserved(false) };
         if !self.is_served(kind) {
-            return unserved(self.served_once.contains(&kind.store()));
+            let was_served = self.served_once.contains(&kind.store());
+            let exists = self.objects.get(&reference.uid).is_some_and(|owner| owner.kind == kind);
+            return if was_served && !exists { Owner::AbsentUnserved } else { Owner::NotServed };
         }
         let impossible =
             matches!(reference.name.as_str(), "" | "." | "..") || reference.name.contains(['/', '%']);
@@ -388,9 +398,9 @@ impl Truth {
             .then(|| show_reference(reference))
     }
 
-    fn apply(&mut self, before: Option<&Object>, after: Option<Object>, by_collector: bool) {
+    fn apply(&mut self, before: Option<&Object>, after: Option<Object>, cause: Option<&Cause>) {
         if let Some(before) = before {
-            self.note_end_of_states(before, after.as_ref(), by_collector);
+            self.note_end_of_states(before, after.as_ref(), cause);
             self.objects.remove(&before.meta.uid);
             self.places.remove(&place(before));
             for reference in &before.meta.owner_references {
@@ -418,7 +428,7 @@ impl Truth {
         self.objects.insert(after.meta.uid.clone(), after);
     }
 
-    fn note_end_of_states(&mut self, before: &Object, after: Option<&Object>, by_collector: bool) {
+    fn note_end_of_states(&mut self, before: &Object, after: Option<&Object>, cause: Option<&Cause>) {
         let uid = &before.meta.uid;
         if before.is_waiting() {
             self.waiting_until.insert(uid.clone(), self.step);
@@ -431,8 +441,8 @@ impl Truth {
             return;
         }
         let since = self.orphaning_since.remove(uid).unwrap_or(self.step);
-        if by_collector {
-            let (life, kind) = (self.life, before.kind);
+        if let Some(cause) = cause {
+            let (life, kind) = (cause.life, before.kind);
             let (namespace, name) = (before.meta.namespace.clone(), before.meta.name.clone());
             self.orphaned.insert(uid.clone(), Orphaned { life, since, kind, namespace, name });
         }

@@ -132,6 +132,11 @@ pub(super) fn let_go(link: &mut Link) -> Result<usize, Violation> {
 }
 
 fn any(link: &Link, chance: &mut Random) -> Option<Object> {
+    if chance.permille(300)
+        && let Some(object) = chance.pick(&link.in_hand).and_then(|uid| link.truth.objects.get(uid))
+    {
+        return Some(object.clone());
+    }
     let count = link.truth.objects.len();
     link.truth.objects.values().nth(chance.below(count)).cloned()
 }

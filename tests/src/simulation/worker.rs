@@ -63,14 +63,14 @@ impl Worker {
     }
 
     /// Requests that are on their way to the server: they may arrive although their sender is no more.
-    pub(super) fn under_way(self) -> Vec<(Request, Cause)> {
+    pub(super) fn under_way(self, life: u32) -> Vec<(Request, Cause)> {
         let Some(job) = self.job else { return Vec::new() };
         let mut sent = Vec::new();
         let since = job.since;
         for traffic in std::iter::once(job.traffic).chain(job.releases.into_iter().map(|r| r.traffic)) {
             if let Traffic::Sent(request) = traffic {
                 let is_delete = matches!(request, Request::Delete { .. });
-                sent.push((request, Cause { since, is_delete }));
+                sent.push((request, Cause { since, life, is_delete }));
             }
         }
         sent
@@ -96,7 +96,7 @@ pub(super) fn step(
     let said = if job.releases.is_empty() {
         match std::mem::replace(&mut job.traffic, Traffic::None) {
             Traffic::Sent(request) => {
-                let reply = link.send(&request, &job.cause(&request))?;
+                let reply = link.send(&request, &job.cause(&request, link.truth.life))?;
                 let said = format!("{} -> {}", show_request(&request), show_reply(&reply));
                 job.traffic = Traffic::Back(reply);
                 Said::Step(said)
@@ -145,8 +145,8 @@ impl Job {
         Job { uid, since, attempt, traffic: Traffic::None, releases: Vec::new() }
     }
 
-    fn cause(&self, request: &Request) -> Cause {
-        Cause { since: self.since, is_delete: matches!(request, Request::Delete { .. }) }
+    fn cause(&self, request: &Request, life: u32) -> Cause {
+        Cause { since: self.since, life, is_delete: matches!(request, Request::Delete { .. }) }
     }
 
     /// Takes the reply, and gives the next request or the outcome.
@@ -180,7 +180,8 @@ impl Job {
 
     /// What must hold when a request leaves.
     fn check(&self, request: &Request, collector: &Collector, link: &Link) -> Result<(), Violation> {
-        check_preconditions(request, matches!(self.attempt, Attempt::Orphan(_)))?;
+        let is_orphan = matches!(self.attempt, Attempt::Orphan(_));
+        link.truth.unless_ignored(check_preconditions(request, is_orphan))?;
         if let Request::Patch { change: PatchedField::Finalizers, .. } = request {
             let finalizer = match self.attempt {
                 Attempt::Delete(_) => FOREGROUND_FINALIZER,
@@ -199,12 +200,12 @@ impl Job {
         chance: &mut Random,
     ) -> Result<Said, Violation> {
         let at = chance.below(self.releases.len());
-        let since = self.since;
+        let (since, life) = (self.since, link.truth.life);
         let Some(release) = self.releases.get_mut(at) else { return Ok(Said::Step(String::new())) };
         let uid = short_uid(&release.attempt.uid().to_string()).to_owned();
         let said = match std::mem::replace(&mut release.traffic, Traffic::None) {
             Traffic::Sent(request) => {
-                let reply = link.send(&request, &Cause { since, is_delete: false })?;
+                let reply = link.send(&request, &Cause { since, life, is_delete: false })?;
                 let said = format!("{} -> {}", show_request(&request), show_reply(&reply));
                 release.traffic = Traffic::Back(reply);
                 said
@@ -213,7 +214,7 @@ impl Job {
                 let reply = if let Traffic::Back(reply) = traffic { Some(reply) } else { None };
                 match release.attempt.step(&mut collector.state, reply) {
                     Step::Call(request) => {
-                        check_preconditions(&request, true)?;
+                        link.truth.unless_ignored(check_preconditions(&request, true))?;
                         let said = format!("sends {}", show_request(&request));
                         release.traffic = Traffic::Sent(request);
                         said
@@ -235,7 +236,7 @@ impl Job {
 
 /// A DELETE names the UID and the version, a PATCH the UID, and the version where something was decided from it. Only
 /// releasing a dependent is right at every version.
-fn check_preconditions(request: &Request, is_orphan: bool) -> Result<(), Violation> {
+pub(super) fn check_preconditions(request: &Request, is_orphan: bool) -> Result<(), Violation> {
     let complain = |what: &str| Err(Violation::new(Check::Precondition, format!("{what}: {request:?}")));
     match request {
         Request::Read(_) => Ok(()),

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::collector::{Collector, Name, Setup};
+use super::collector::{Collector, LOOK_EVERY, Name, Setup};
 use super::link::Link;
 use super::random::Random;
 use super::truth::{Check, Truth, Violation};
-use super::{Failure, Options, Report, Trace, liveness, users, weather, worker};
+use super::{Failure, Mistake, Options, Report, Trace, liveness, users, weather, worker};
 use crate::sim::ApiServer;
 
 /// Virtual time within which everything comes to rest once faults have ended: an item that failed all through the storm
@@ -63,18 +63,20 @@ impl<'t> World<'t> {
             orphan_workers: chance.within(1, 2),
             stream_lists: chance.permille(300),
             watched: liveness::watched(),
-            options: gc_core::Options::default(),
+            options: core_options(options.mistake),
         };
         let link = Link {
             server: ApiServer::new(seed),
-            truth: Truth::default(),
+            truth: Truth::new(options.ignored.clone()),
             now: Duration::ZERO,
             fault_permille: if options.has_faults { fault_permille } else { 0 },
             faults: Random::apart(seed, 1),
+            mistake: options.mistake,
             faults_met: 0,
             requests: 0,
             late: Vec::new(),
             discovery: None,
+            in_hand: Vec::new(),
         };
         World {
             link,
@@ -142,6 +144,9 @@ impl<'t> World<'t> {
         if is_weather {
             self.disturb(|world| weather::strike(world, &mut chance))
         } else {
+            let jobs =
+                self.collector.iter().flat_map(|c| &c.workers).filter_map(|worker| worker.job.as_ref());
+            self.link.in_hand = jobs.map(|job| job.uid.to_string()).collect();
             self.disturb(|world| users::act(&mut world.link, &mut chance))
         }
     }
@@ -289,7 +294,7 @@ impl<'t> World<'t> {
             reader.hang_up(&mut self.link);
         }
         for worker in collector.workers {
-            self.link.late.extend(worker.under_way());
+            self.link.late.extend(worker.under_way(self.link.truth.life));
         }
         self.start_at = self.link.now + self.chance.millis(0, 10_000);
         "the collector is killed".into()
@@ -356,6 +361,12 @@ impl<'t> World<'t> {
 
     /// Nothing happens, and nothing is sent but watches and discovery: no worker has anything to do.
     fn idle(&mut self) -> Result<(), Violation> {
+        // The next look of discovery wakes what waited for a kind that it no longer needs.
+        let looked = self.link.now + LOOK_EVERY;
+        while self.link.now < looked {
+            self.any_move()?;
+        }
+        self.rest()?;
         let until = self.link.now + self.options.idle;
         let (requests, writes) = (self.link.requests, self.link.server.resource_version());
         while self.link.now < until {
@@ -381,4 +392,12 @@ impl<'t> World<'t> {
             trace(&format!("{:>5} {:>9} ms  {who}: {said}", self.step, self.link.now.as_millis()));
         }
     }
+}
+
+fn core_options(mistake: Option<Mistake>) -> gc_core::Options {
+    let mistake = match mistake {
+        Some(Mistake::Core(mistake)) => Some(mistake),
+        _ => None,
+    };
+    gc_core::Options { mistake, ..gc_core::Options::default() }
 }

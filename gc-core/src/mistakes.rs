@@ -1,0 +1,25 @@
+//! Mistakes that garbage collectors have made, as switches for tests: a simulation that cannot find them proves nothing.
+//!
+//! Without the feature `mistakes`, which no binary turns on, no switch exists and each question here is a constant no.
+
+/// One mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// What is remembered absent is looked up by UID alone: one dependent with a wrong namespace condemns the owner's
+    /// others (kubernetes/kubernetes#65200).
+    AbsenceByUid,
+    /// A finalizer that is observed again is no work again (kubernetes/kubernetes#77081, #89503).
+    EdgeNotLevel,
+    /// A namespaced owner that a cluster-scoped dependent makes up is absent, for dependents in a namespace as well
+    /// (kubernetes/kubernetes#98040).
+    ImpossibleIsAbsent,
+    /// Orphaned owners are not remembered (kubernetes/kubernetes#131307).
+    OrphanedForgotten,
+    /// After a conflict the delete is repeated on the version just read, whatever the references are by then
+    /// (kubernetes/kubernetes#114603).
+    ConflictRepeatsDelete,
+    /// A finalizer goes although a dependent has appeared since the attempt began.
+    DependentsNotAskedAgain,
+    /// A strategic merge patch removes by UID even where a reference that stays has the same one.
+    StrategicTakesAll,
+}

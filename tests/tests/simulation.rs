@@ -1,0 +1,62 @@
+//! The deterministic simulation: a few hundred seeds, and proof that it finds mistakes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+
+use gc_core::Mistake as Core;
+use gc_tests::simulation::{Check, Mistake, Options, run, run_traced};
+
+#[test]
+fn a_few_hundred_seeds_hold_every_check() {
+    for seed in 0..300 {
+        if let Err(failure) = run(seed, &Options::default()) {
+            panic!("{failure}\nstep by step: cargo xtask simulate --from {seed} --seeds 1 --trace");
+        }
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_run_again() {
+    for seed in [3, 77] {
+        let trace = || {
+            let mut lines = Vec::new();
+            let report =
+                run_traced(seed, &Options::default(), Some(&mut |line| lines.push(line.to_owned()))).unwrap();
+            (lines, report)
+        };
+        let (first, second) = (trace(), trace());
+        assert!(first.0.len() > 100);
+        assert_eq!(first, second);
+    }
+}
+
+/// Runs so many seeds until one fails; gives the check that failed.
+fn found(mistake: Mistake, ignored: &[Check], from: u64, seeds: u64) -> Option<Check> {
+    let ignored: BTreeSet<Check> = ignored.iter().copied().collect();
+    let options = Options { mistake: Some(mistake), ignored, ..Options::default() };
+    (from..from + seeds).find_map(|seed| run(seed, &options).err().map(|failure| failure.violation.check))
+}
+
+/// A simulation that finds nothing may be blind. Each of these mistakes was made by somebody, and each is found within
+/// that many seeds: at the first check that anything of it breaks. The checks of requests as they leave do not count
+/// where they would see the mistake itself.
+#[test]
+fn every_historical_mistake_is_found() {
+    let mistakes = [
+        (Mistake::Core(Core::AbsenceByUid), &[][..], 0, 50, Check::LiveOwner),
+        (Mistake::Core(Core::EdgeNotLevel), &[], 0, 100, Check::ReferenceLeft),
+        (Mistake::Core(Core::ImpossibleIsAbsent), &[], 350, 300, Check::LiveOwner),
+        (Mistake::Core(Core::OrphanedForgotten), &[], 0, 300, Check::OrphanDeleted),
+        (Mistake::Core(Core::ConflictRepeatsDelete), &[], 0, 200, Check::LiveOwner),
+        (Mistake::Core(Core::DependentsNotAskedAgain), &[], 0, 200, Check::ForegroundTooEarly),
+        (Mistake::Core(Core::StrategicTakesAll), &[], 0, 50, Check::ReferenceRemoved),
+        (Mistake::DeleteWithoutVersion, &[Check::Precondition], 0, 200, Check::LiveOwner),
+        (Mistake::Any404IsProof, &[], 0, 500, Check::ReferenceLeft),
+        (Mistake::EmptyDiscoveryIsTruth, &[], 1_600, 300, Check::ForegroundTooEarly),
+        (Mistake::HalfListIsWhole, &[], 0, 200, Check::FinalizerLeft),
+    ];
+    for (mistake, ignored, from, seeds, check) in mistakes {
+        let found = found(mistake, ignored, from, seeds);
+        assert_eq!(found, Some(check), "{mistake:?} in {seeds} seeds from {from}");
+    }
+}
