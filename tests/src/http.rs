@@ -171,10 +171,11 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Remembers the connection, so that it can be cut; none when there are too many.
+/// Remembers the connection, so that it can be cut; none when there are too many, or when all have been cut for good:
+/// one that was accepted just before would be served for as long as its client likes, and hold up the end.
 fn register(shared: &Shared, stream: &TcpStream) -> Option<u64> {
     let mut inner = shared.lock();
-    if inner.connections.len() >= MAX_CONNECTIONS {
+    if inner.stopping || inner.connections.len() >= MAX_CONNECTIONS {
         return None;
     }
     let id = inner.next_connection;
