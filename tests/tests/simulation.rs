@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use gc_core::Mistake as Core;
-use gc_tests::simulation::{Check, Mistake, Options, run, run_traced};
+use gc_tests::simulation::{Check, Mistake, Options, run, run_traced, shrink};
 
 #[test]
 fn a_few_hundred_seeds_hold_every_check() {
@@ -59,4 +59,17 @@ fn every_historical_mistake_is_found() {
         let found = found(mistake, ignored, from, seeds);
         assert_eq!(found, Some(check), "{mistake:?} in {seeds} seeds from {from}");
     }
+}
+
+/// A world that fails shrinks to one that fails at the same check.
+#[test]
+fn failing_worlds_shrink() {
+    let mistake = Some(Mistake::Core(Core::StrategicTakesAll));
+    let options = Options { mistake, ..Options::default() };
+    let (seed, failure) =
+        (0..50).find_map(|seed| run(seed, &options).err().map(|failure| (seed, failure))).unwrap();
+    let (smaller, found) = shrink(seed, &options, &failure);
+    assert_eq!(found.violation.check, failure.violation.check);
+    assert!(found.step < failure.step || smaller.skip.len() as u32 * 2 > failure.disturbances, "{smaller:?}");
+    assert!(run(seed, &smaller).is_err());
 }

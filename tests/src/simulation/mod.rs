@@ -42,6 +42,7 @@ mod link;
 mod liveness;
 mod random;
 mod reader;
+mod shrink;
 mod truth;
 mod users;
 mod weather;
@@ -53,6 +54,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+pub use shrink::shrink;
 pub use truth::{Check, Violation};
 use world::World;
 
