@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gc_graph::{Coordinate, Uid};
-use hashbrown::HashSet;
+use gc_graph::{Coordinate, Node, Uid};
+use hashbrown::HashMap;
 
 use crate::finalizer::{RemoveFinalizer, describe, plausible};
 use crate::mistakes::Mistake;
@@ -34,7 +34,10 @@ pub enum OrphanStep {
 pub struct OrphanAttempt {
     uid: Uid,
     rounds: u32,
-    released: HashSet<Uid>,
+    /// Dependents that were released, with the version that the graph held when they were asked to.
+    released: HashMap<Uid, String>,
+    /// The same for those that are being released.
+    asked: HashMap<Uid, String>,
     failures: u32,
     first_failure: Option<Outcome>,
     removal: Option<RemoveFinalizer>,
@@ -46,7 +49,8 @@ impl OrphanAttempt {
         OrphanAttempt {
             uid,
             rounds: 0,
-            released: HashSet::new(),
+            released: HashMap::new(),
+            asked: HashMap::new(),
             failures: 0,
             first_failure: None,
             removal: None,
@@ -62,7 +66,8 @@ impl OrphanAttempt {
     pub fn released(&mut self, dependent: &Uid, outcome: Outcome) {
         match outcome {
             Outcome::Forget(_) => {
-                self.released.insert(dependent.clone());
+                let version = self.asked.remove(dependent).unwrap_or_default();
+                self.released.insert(dependent.clone(), version);
             }
             failure => {
                 self.failures += 1;
@@ -114,16 +119,21 @@ impl OrphanAttempt {
             let reason = format!("new dependents of {owner} keep appearing while they are orphaned");
             return OrphanStep::Done(Outcome::Retry(reason));
         }
+        for dependent in &dependents {
+            let version = state.graph().get(&dependent.uid).map(Node::resource_version).unwrap_or_default();
+            self.asked.insert(dependent.uid.clone(), version);
+        }
         let attempts =
             dependents.into_iter().map(|d| ReleaseAttempt::new(state, d, self.uid.clone())).collect();
         OrphanStep::Release(attempts)
     }
 
     /// The dependents that the graph knows and that this attempt has not released: the graph may not have seen yet
-    /// what we wrote.
+    /// what we wrote. One that it has seen anew since, and that names the owner still, was given the reference again.
     fn dependents_to_release(&self, state: &State) -> Vec<Coordinate> {
         let Some(owner) = state.graph().get(&self.uid) else { return Vec::new() };
-        owner.dependents().filter(|d| !self.released.contains(&d.uid())).map(|d| d.coordinate()).collect()
+        let is_released = |d: &Node<'_>| self.released.get(&d.uid()) == Some(&d.resource_version());
+        owner.dependents().filter(|d| !is_released(d)).map(Node::coordinate).collect()
     }
 }
 

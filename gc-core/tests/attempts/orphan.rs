@@ -194,3 +194,25 @@ fn d12_no_release_without_a_uid_or_a_version() {
     assert!(matches!(world.orphan("o"), Outcome::Retry(_)));
     assert!(!world.transcript().contains("JsonMerge"));
 }
+
+/// Found by simulation: a dependent that was released and then given the reference again, while its owner's orphaning is
+/// still under way, is released again.
+#[test]
+fn o2_a_dependent_that_names_the_owner_again_is_released_again() {
+    check(
+        "o",
+        "
+        both cm/o @ns uid=o finalizers=[orphan] deleting
+        both cm/1 @ns uid=1 owners=[cm/o#o!]
+        after #1 both cm/1 @ns uid=1 rv=5 owners=[cm/o#o!]",
+        expect![[r#"
+            patch configmaps ns/1 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"1"}} -> uid=1 rv=1'
+            - 1: lives; 1 owner references removed
+            patch configmaps ns/1 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"1"}} -> uid=1 rv=5'
+            - 1: lives; 1 owner references removed
+            read configmaps ns/o -> uid=o rv=1
+            patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"1","uid":"o"}} -> uid=o rv=1'
+            = finalizer orphan removed
+        "#]],
+    );
+}
