@@ -22,20 +22,36 @@ const AFTER_CHANGE: [Duration; 5] = [
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// More would only make collection start late.
 const AFTER_FAILURES_MAX: Duration = Duration::from_secs(8);
+/// A resource that is missing is looked for again after this, whatever else is due.
+const WHILE_MISSING: Duration = Duration::from_secs(1);
+/// A look costs the server as much as it takes: while definitions come by the hundred it gets this many times as long
+/// to itself.
+const REST_PER_LOOK: u32 = 4;
+
+/// Why to look before it is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poke {
+    /// A definition, or an API service, changed.
+    Changed,
+    /// A resource was not in the last answer and is not given up yet.
+    Missing,
+}
 
 /// Runs until `pokes` is disconnected or nobody takes the answers any more.
-pub fn run(client: &Client, pokes: &Receiver<()>, answers: &Sender<Result<Discovery, Error>>) {
+pub fn run(client: &Client, pokes: &Receiver<Poke>, answers: &Sender<Result<Discovery, Error>>) {
     let mut schedule = Schedule::default();
     loop {
+        let began = Instant::now();
         let answer = discover(client);
-        let failed = answer.is_err();
+        let rested = Instant::now() + began.elapsed().saturating_mul(REST_PER_LOOK);
+        let outcome = Look::of(&answer);
         if answers.send(answer).is_err() {
             return;
         }
-        let mut next = Instant::now() + schedule.next(failed);
+        let mut next = Instant::now() + schedule.next(outcome);
         loop {
             match pokes.recv_deadline(next) {
-                Ok(()) => next = next.min(Instant::now() + schedule.changed()),
+                Ok(poke) => next = next.min((Instant::now() + schedule.poked(poke)).max(rested)),
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -57,6 +73,25 @@ pub fn mend(error: &Error) -> &'static str {
     }
 }
 
+/// How a look went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Complete,
+    /// Some groups are not known: an aggregated API is down, or the server is starting.
+    Partial,
+    Failed,
+}
+
+impl Look {
+    fn of(answer: &Result<Discovery, Error>) -> Look {
+        match answer {
+            Ok(discovery) if discovery.failed.is_empty() => Look::Complete,
+            Ok(_) => Look::Partial,
+            Err(_) => Look::Failed,
+        }
+    }
+}
+
 /// When to look next.
 #[derive(Debug)]
 struct Schedule {
@@ -73,22 +108,28 @@ impl Default for Schedule {
 }
 
 impl Schedule {
-    /// Something changed: the delay until the first look.
-    fn changed(&mut self) -> Duration {
-        self.looked = 1;
-        AFTER_CHANGE[0]
+    /// The delay until the look that a poke asks for.
+    fn poked(&mut self, poke: Poke) -> Duration {
+        match poke {
+            Poke::Changed => {
+                self.looked = 1;
+                AFTER_CHANGE[0]
+            }
+            Poke::Missing => WHILE_MISSING,
+        }
     }
 
     /// A look is done: the delay until the next.
-    fn next(&mut self, failed: bool) -> Duration {
-        if failed {
-            self.failures += 1;
-            return AFTER_FAILURE.saturating_mul(1 << (self.failures - 1).min(8)).min(AFTER_FAILURES_MAX);
+    fn next(&mut self, look: Look) -> Duration {
+        self.failures = if look == Look::Complete { 0 } else { self.failures.saturating_add(1) };
+        let after_failure = AFTER_FAILURE.saturating_mul(1 << self.failures.saturating_sub(1).min(8));
+        let after_change = AFTER_CHANGE.get(self.looked).copied().unwrap_or(INTERVAL);
+        if look == Look::Failed {
+            return after_failure.min(AFTER_FAILURES_MAX);
         }
-        self.failures = 0;
-        let delay = AFTER_CHANGE.get(self.looked).copied().unwrap_or(INTERVAL);
         self.looked = (self.looked + 1).min(AFTER_CHANGE.len());
-        delay
+        // What has been down for long is looked at with the rest.
+        if look == Look::Partial { after_change.min(after_failure) } else { after_change }
     }
 }
 
@@ -109,13 +150,17 @@ mod tests {
     #[test]
     fn s2_a_change_is_looked_at_again_and_again_then_every_30_seconds() {
         let mut schedule = Schedule::default();
-        assert_eq!(schedule.next(false), INTERVAL);
-        assert_eq!(schedule.changed(), AFTER_CHANGE[0]);
-        let delays: Vec<u128> = (0..6).map(|_| schedule.next(false).as_millis()).collect();
+        assert_eq!(schedule.next(Look::Complete), INTERVAL);
+        assert_eq!(schedule.poked(Poke::Changed), AFTER_CHANGE[0]);
+        let delays: Vec<u128> = (0..6).map(|_| schedule.next(Look::Complete).as_millis()).collect();
         assert_eq!(delays, [250, 1000, 2000, 4000, 30_000, 30_000]);
-        let failing: Vec<u64> = (0..5).map(|_| schedule.next(true).as_secs()).collect();
+        assert_eq!(schedule.poked(Poke::Missing), WHILE_MISSING);
+        let failing: Vec<u64> = (0..5).map(|_| schedule.next(Look::Failed).as_secs()).collect();
         assert_eq!(failing, [1, 2, 4, 8, 8]);
-        assert_eq!(schedule.next(false), INTERVAL);
-        assert_eq!(schedule.next(true), AFTER_FAILURE);
+        assert_eq!(schedule.next(Look::Complete), INTERVAL);
+        let partial: Vec<u64> = (0..7).map(|_| schedule.next(Look::Partial).as_secs()).collect();
+        assert_eq!(partial, [1, 2, 4, 8, 16, 30, 30]);
+        assert_eq!(schedule.next(Look::Complete), INTERVAL);
+        assert_eq!(schedule.next(Look::Failed), AFTER_FAILURE);
     }
 }

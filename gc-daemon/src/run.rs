@@ -18,7 +18,7 @@ use gc_graph::{Effect, Observation, OwnerReferenceRef, SourceId};
 use hashbrown::HashSet;
 use log::{debug, error, info, warn};
 
-use crate::discovery;
+use crate::discovery::{self, Poke};
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::monitors::{Change, Listed, Monitor, MonitorId, Monitors, Seen, display};
@@ -27,6 +27,8 @@ use crate::workers::{Fact, Finding, Shared, delete_worker, orphan_worker};
 /// Changes under way from watches to the graph. It holds the readers back when the graph is slower (S5); more would
 /// only be memory.
 const CHANGES_MAX: usize = 1_024;
+/// Pokes under way to discovery: one of each kind would do, and a few more keep one from hiding the other.
+const POKES_MAX: usize = 8;
 /// Findings under way from workers to the graph.
 const FINDINGS_MAX: usize = 1_024;
 /// Changes applied under one taking of the lock, so that workers get their turn between.
@@ -75,7 +77,7 @@ enum Event {
 pub fn run(settings: &Settings, shared: &Arc<Shared>, health: &Health, inputs: Inputs, stop: &Receiver<()>) {
     let Inputs { changes_in, changes, findings, applied } = inputs;
     let (answers_in, answers) = bounded(1);
-    let (pokes, poked) = bounded(1);
+    let (pokes, poked) = bounded(POKES_MAX);
     let discovery = spawn_discovery(&shared.client, poked, answers_in);
     let monitors = Monitors::new(shared.client.clone(), changes_in, settings.ignored.clone());
     let mut daemon = Loop {
@@ -141,7 +143,7 @@ struct Loop<'a> {
     shared: &'a Arc<Shared>,
     health: &'a Health,
     monitors: Monitors,
-    pokes: Sender<()>,
+    pokes: Sender<Poke>,
     workers: Vec<JoinHandle<()>>,
     concurrent_gc_syncs: usize,
     is_discovered: bool,
@@ -173,8 +175,8 @@ impl Loop<'_> {
             // What an ended watch still had under way is void: its objects may be unserved by now.
             let Some(watched) = self.monitors.get(monitor) else { continue };
             if watched.defines_resources() && matches!(change, Change::Seen(_) | Change::Deleted(_)) {
-                // A full channel holds a poke already.
-                let _ = self.pokes.try_send(());
+                // A full channel holds pokes enough.
+                let _ = self.pokes.try_send(Poke::Changed);
             }
             let kind = Kind {
                 source: monitor.source,
@@ -311,7 +313,7 @@ impl Loop<'_> {
         drop(state);
         self.shared.apply(&mut self.effects);
         if updated.look_again {
-            let _ = self.pokes.try_send(());
+            let _ = self.pokes.try_send(Poke::Missing);
         }
         if !self.is_discovered {
             self.is_discovered = true;
@@ -469,7 +471,7 @@ fn watch_failed(monitors: &mut Monitors, metrics: &Metrics, id: MonitorId, error
 
 fn spawn_discovery(
     client: &Client,
-    pokes: Receiver<()>,
+    pokes: Receiver<Poke>,
     answers: Sender<Result<Discovery, Error>>,
 ) -> Option<JoinHandle<()>> {
     let client = client.clone();
