@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gc_graph::{Coordinate, Node, Uid};
 
+use crate::circle::{OpenCircle, owners_in_a_circle};
 use crate::finalizer::{RemoveFinalizer, describe, plausible};
 use crate::mistakes::Mistake;
 use crate::patch;
@@ -60,6 +61,7 @@ enum Stage {
     /// The object is read again after a delete met a conflict.
     Reread(Item, Decided),
     RemoveFinalizer(RemoveFinalizer),
+    OpenCircle(OpenCircle),
     Done(Outcome),
 }
 
@@ -111,6 +113,11 @@ impl DeleteAttempt {
             (Stage::RemoveFinalizer(mut removal), reply) => {
                 let step = removal.step(self.has_no_blocking_dependents(state), reply);
                 self.stage = Stage::RemoveFinalizer(removal);
+                step
+            }
+            (Stage::OpenCircle(mut opening), reply) => {
+                let step = opening.step(state, reply);
+                self.stage = Stage::OpenCircle(opening);
                 step
             }
             (Stage::ReadItem(item), Some(reply)) => self.item_read(state, now, item, reply),
@@ -185,7 +192,7 @@ impl DeleteAttempt {
             let idle: Vec<Uid> =
                 node.blocking_dependents().filter(|d| !d.is_being_deleted()).map(|d| d.uid()).collect();
             return if idle.is_empty() {
-                forget(Why::WaitsForDependents)
+                self.open_circle(state)
             } else {
                 Step::Done(Outcome::Enqueue(idle))
             };
@@ -199,6 +206,23 @@ impl DeleteAttempt {
             }
             None => self.wait_for_kind(state, &coordinate.api_version, &coordinate.kind),
         }
+    }
+
+    /// D3: all that block it are being deleted. If it is itself what they wait for, nobody would ever go.
+    fn open_circle(&mut self, state: &mut State) -> Step {
+        let Some(node) = state.graph().get(&self.uid) else { return forget(Why::LeftGraph) };
+        let owners = owners_in_a_circle(state.graph(), node);
+        if owners.is_empty() {
+            return forget(Why::WaitsForDependents);
+        }
+        let coordinate = node.coordinate();
+        let Some(target) = state.target(&coordinate) else {
+            return self.wait_for_kind(state, &coordinate.api_version, &coordinate.kind);
+        };
+        let mut opening = OpenCircle::new(self.uid.clone(), target, owners);
+        let step = opening.step(state, None);
+        self.stage = Stage::OpenCircle(opening);
+        step
     }
 
     fn has_no_blocking_dependents(&self, state: &State) -> bool {
@@ -391,13 +415,13 @@ impl DeleteAttempt {
     /// D9, D12.
     fn unblock(&mut self, state: &State, item: Item, decided: Decided) -> Step {
         let live = &decided.live;
-        let (kind, body) = if state.takes_strategic_merge(&item.target.resource) && !has_duplicate_uids(live)
-        {
-            (PatchKind::StrategicMerge, patch::strategic_unblock(live))
-        } else {
-            let unblocked: Vec<_> = live.owner_references.iter().map(patch::unblocked).collect();
-            (PatchKind::JsonMerge, patch::merge_references(live, &unblocked))
-        };
+        let (kind, body) =
+            if state.takes_strategic_merge(&item.target.resource) && !patch::has_duplicate_uids(live) {
+                (PatchKind::StrategicMerge, patch::strategic_unblock(live, OwnerReference::blocks))
+            } else {
+                let unblocked: Vec<_> = live.owner_references.iter().map(patch::unblocked).collect();
+                (PatchKind::JsonMerge, patch::merge_references(live, &unblocked))
+            };
         let request =
             Request::Patch { target: item.target.clone(), change: PatchedField::OwnerReferences, kind, body };
         self.stage = Stage::Unblock(item, decided, kind);
@@ -518,12 +542,6 @@ fn same_owners(a: &LiveObject, b: &LiveObject) -> bool {
         refs.map(|r| (r.api_version.clone(), r.kind.clone(), r.name.clone(), r.uid.clone())).collect()
     };
     owners(a) == owners(b)
-}
-
-fn has_duplicate_uids(live: &LiveObject) -> bool {
-    let mut uids: Vec<&str> = live.owner_references.iter().map(|r| r.uid.as_str()).collect();
-    uids.sort_unstable();
-    uids.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 fn forget(why: Why) -> Step {

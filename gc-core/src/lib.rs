@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
+mod circle;
 mod delete;
 mod finalizer;
 mod kinds;
@@ -85,6 +86,8 @@ pub enum Why {
     OwnerAlive,
     /// D8, O1: it lives; this many references were removed.
     ReferencesRemoved(usize),
+    /// D3: it waited for itself in a circle; this many references do not block any more.
+    ReferencesUnblocked(usize),
     /// D9, D10: the API server accepted the deletion.
     Deleted(Propagation),
     /// D13: the finalizer is removed, or was already.
@@ -124,6 +127,9 @@ impl fmt::Display for Why {
             Why::NoOwners => f.write_str("has no owners"),
             Why::OwnerAlive => f.write_str("has an owner that lives"),
             Why::ReferencesRemoved(n) => write!(f, "lives; {n} owner references removed"),
+            Why::ReferencesUnblocked(n) => {
+                write!(f, "waited for itself; {n} owner references do not block any more")
+            }
             Why::Deleted(policy) => write!(f, "deleted ({policy})"),
             Why::FinalizerRemoved(finalizer) => write!(f, "finalizer {finalizer} removed"),
             Why::WaitsForDependents => f.write_str("waits for blocking dependents that are being deleted"),

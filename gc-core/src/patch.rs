@@ -15,10 +15,10 @@ pub(crate) fn strategic_remove(uid: &str, resource_version: Option<&str>, owners
     json!({ "metadata": metadata }).to_string()
 }
 
-/// Strategic merge: makes these references non-blocking (D9).
-pub(crate) fn strategic_unblock(live: &LiveObject) -> String {
+/// Strategic merge: makes those of these references non-blocking that are to be (D3, D9).
+pub(crate) fn strategic_unblock(live: &LiveObject, which: impl Fn(&OwnerReference) -> bool) -> String {
     let unblocked: Vec<Value> =
-        live.owner_references.iter().filter(|r| r.blocks()).map(|r| reference(&unblocked(r))).collect();
+        live.owner_references.iter().filter(|r| which(r)).map(|r| reference(&unblocked(r))).collect();
     json!({"metadata": {
         "uid": live.uid,
         "resourceVersion": live.resource_version,
@@ -72,4 +72,11 @@ pub(crate) fn reference(reference: &OwnerReference) -> Value {
         object.insert("blockOwnerDeletion".into(), block.into());
     }
     Value::Object(object)
+}
+
+/// Whether two references have the same UID: a strategic merge patch cannot tell them apart.
+pub(crate) fn has_duplicate_uids(live: &LiveObject) -> bool {
+    let mut uids: Vec<&str> = live.owner_references.iter().map(|r| r.uid.as_str()).collect();
+    uids.sort_unstable();
+    uids.windows(2).any(|pair| pair[0] == pair[1])
 }

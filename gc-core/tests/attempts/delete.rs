@@ -577,6 +577,91 @@ fn d3_blocking_dependents_are_sent_on_their_way_without_a_request() {
     );
 }
 
+/// Found by the small worlds: without this, objects that users delete in the foreground, and that block each other, stay
+/// for ever.
+#[test]
+fn d3_objects_that_wait_for_each_other_in_a_circle_are_let_go() {
+    let circle = "
+        both cm/a @ns uid=a finalizers=[foregroundDeletion] deleting owners=[cm/c#c!]
+        both cm/b @ns uid=b finalizers=[foregroundDeletion] deleting owners=[cm/a#a!]
+        both cm/c @ns uid=c rv=3 finalizers=[foregroundDeletion] deleting owners=[cm/x#x! cm/b#b!]
+        both cm/x @ns uid=x finalizers=[foregroundDeletion] deleting";
+    check(
+        "c",
+        circle,
+        expect![[r#"
+        read configmaps ns/c -> uid=c rv=3
+        patch configmaps ns/c StrategicMerge {"metadata":{"ownerReferences":[{"apiVersion":"v1","blockOwnerDeletion":false,"kind":"ConfigMap","name":"b","uid":"b"}],"resourceVersion":"3","uid":"c"}} -> uid=c rv=3'
+        = waited for itself; 1 owner references do not block any more
+    "#]],
+    );
+    // Whoever is read has been opened meanwhile.
+    check(
+        "c",
+        &format!(
+            "{circle}\nlive cm/c @ns uid=c rv=4 finalizers=[foregroundDeletion] deleting owners=[cm/x#x! cm/b#b]"
+        ),
+        expect![[r#"
+            read configmaps ns/c -> uid=c rv=4
+            = waits for blocking dependents that are being deleted
+        "#]],
+    );
+    // A second DELETE wants its dependents orphaned.
+    check(
+        "c",
+        &format!("{circle}\nlive cm/c @ns uid=c rv=4 finalizers=[orphan] deleting owners=[cm/x#x! cm/b#b!]"),
+        expect![[r#"
+            read configmaps ns/c -> uid=c rv=4
+            = waits for blocking dependents that are being deleted
+        "#]],
+    );
+    // x is above the circle, and waits for what is in it.
+    check(
+        "x",
+        circle,
+        expect![[r#"
+        = waits for blocking dependents that are being deleted
+    "#]],
+    );
+    let custom = "
+        both w/a @ns uid=a rv=3 finalizers=[foregroundDeletion] deleting owners=[w/a#a!*]
+        #3 conflict";
+    check(
+        "a",
+        custom,
+        expect![[r#"
+        read widgets.example.com ns/a -> uid=a rv=3
+        patch widgets.example.com ns/a StrategicMerge {"metadata":{"ownerReferences":[{"apiVersion":"example.com/v1","blockOwnerDeletion":false,"controller":true,"kind":"Widget","name":"a","uid":"a"}],"resourceVersion":"3","uid":"a"}} -> 415
+        patch widgets.example.com ns/a JsonMerge {"metadata":{"ownerReferences":[{"apiVersion":"example.com/v1","blockOwnerDeletion":false,"controller":true,"kind":"Widget","name":"a","uid":"a"}],"resourceVersion":"3","uid":"a"}} -> 409
+        read widgets.example.com ns/a -> uid=a rv=3
+        patch widgets.example.com ns/a JsonMerge {"metadata":{"ownerReferences":[{"apiVersion":"example.com/v1","blockOwnerDeletion":false,"controller":true,"kind":"Widget","name":"a","uid":"a"}],"resourceVersion":"3","uid":"a"}} -> uid=a rv=3'
+        = waited for itself; 1 owner references do not block any more
+    "#]],
+    );
+}
+
+#[test]
+fn d3_what_waits_for_itself_through_a_reference_that_does_not_block_is_no_circle() {
+    let chain = "
+        both cm/a @ns uid=a finalizers=[foregroundDeletion] deleting owners=[cm/b#b]
+        both cm/b @ns uid=b finalizers=[foregroundDeletion] deleting owners=[cm/a#a!]
+        both cm/c @ns uid=c finalizers=[hold] deleting owners=[cm/b#b!]";
+    check(
+        "a",
+        chain,
+        expect![[r#"
+        = waits for blocking dependents that are being deleted
+    "#]],
+    );
+    check(
+        "b",
+        chain,
+        expect![[r#"
+        = waits for blocking dependents that are being deleted
+    "#]],
+    );
+}
+
 #[test]
 fn d3_d13_the_finalizer_goes_when_nothing_blocks_and_the_others_keep_their_order() {
     let world = "
