@@ -13,7 +13,9 @@ use crate::store::{
 use crate::uid::{Uid, UidRef};
 
 /// The ownership graph. The crate's documentation says what it is and how it behaves.
-#[derive(Debug)]
+///
+/// A clone takes as much memory as the graph; it is for tests, which go on from one state in several ways.
+#[derive(Clone, Debug)]
 pub struct Graph {
     pub(crate) store: Store,
     pub(crate) sources: Vec<Source>,

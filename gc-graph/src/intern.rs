@@ -3,7 +3,7 @@
 use hashbrown::HashTable;
 
 /// Interned values under small numbers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Interner<T> {
     entries: Vec<Entry<T>>,
     free: Vec<u32>,
@@ -12,7 +12,7 @@ pub(crate) struct Interner<T> {
     last: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Entry<T> {
     hash: u64,
     /// 64 bits, since nodes and references together may outnumber 32.

@@ -96,7 +96,7 @@ impl Edge {
 }
 
 /// A kind with its apiVersion.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct KindName {
     pub(crate) api_version: Box<str>,
     pub(crate) kind: Box<str>,
@@ -109,17 +109,17 @@ impl KindName {
 }
 
 /// What a reference says of its owner, where that is not what the owner's node says.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
     pub(crate) kind: u32,
     pub(crate) name: Box<str>,
 }
 
 /// Slots of one type under small numbers, with their free list.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     pub(crate) slots: Vec<T>,
-    free: Vec<u32>,
+    pub(crate) free: Vec<u32>,
 }
 
 impl<T> Slab<T> {
@@ -172,7 +172,7 @@ impl Limits {
     };
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub(crate) nodes: Slab<NodeSlot>,
     pub(crate) edges: Slab<Edge>,

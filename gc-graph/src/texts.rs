@@ -16,7 +16,7 @@ const NONE: u32 = u32::MAX;
 
 /// A buffer of texts, with a list of free places for each class of lengths, linked through the places
 /// themselves. In a steady churn of objects it neither grows nor needs compaction.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Texts {
     bytes: Vec<u8>,
     free: [u32; CLASSES],

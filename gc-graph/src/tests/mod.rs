@@ -7,6 +7,7 @@ mod model;
 mod properties;
 mod questions;
 mod reference;
+mod small_worlds;
 
 use expect_test::Expect;
 

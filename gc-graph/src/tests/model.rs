@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::fixture::{Change, Object};
 use crate::{Coordinate, Effect, InvalidOwnerReference, OwnerReference, SourceId, Uid};
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Model {
     nodes: BTreeMap<Uid, ModelNode>,
     /// What is known to be absent, while a reference names it.

@@ -43,6 +43,7 @@ mod liveness;
 mod random;
 mod reader;
 mod shrink;
+pub mod small_worlds;
 mod truth;
 mod users;
 mod weather;
