@@ -66,11 +66,9 @@ impl Burst {
 
     /// Whether the step can follow without making the outcome a matter of timing.
     pub fn allows(&self, step: &Step) -> bool {
-        if let Step::Own { number, .. }
-        | Step::Hold { number, .. }
-        | Step::Release { number, .. }
-        | Step::Touch { number } = step
-            && self.has_late_dependents(*number)
+        // A difference: see `on_purpose`, "level".
+        if let Step::Create { owners, .. } | Step::Own { owners, .. } = step
+            && owners.iter().filter_map(|reference| self.owner(reference)).any(Object::is_waiting)
         {
             return false;
         }
@@ -84,9 +82,7 @@ impl Burst {
                 // could not be decided loses a reference, see `on_purpose`, "undecidable".
                 self.is_untouched(&self.around([*number]))
                     && self.is_confluent(*number, false)
-                    && !self.dependents(*number).any(|(dependent, _)| {
-                        self.is_undecidable(dependent) || self.has_late_dependents(dependent)
-                    })
+                    && !self.dependents(*number).any(|(dependent, _)| self.is_undecidable(dependent))
             }
             Step::Delete { number, policy } => {
                 let around = self.around([*number]);
@@ -130,8 +126,7 @@ impl Burst {
         }
         let around = self.around(numbers(owners).chain([number]));
         if self.is_delicate(&around) || cannot_be_decided(object.identity.place, owners) {
-            let waits = |reference: &Reference| self.owner(reference).is_some_and(Object::is_waiting);
-            return self.is_untouched(&around) && self.is_confluent(number, owners.iter().any(waits));
+            return self.is_untouched(&around) && self.is_confluent(number, false);
         }
         !self.has(&around, Done::Alone) && !self.has(&around, Done::Doomed)
     }
@@ -242,14 +237,6 @@ impl Burst {
     /// Whether something may stay there in the middle of a deletion, so that one sees how far it came.
     fn is_delicate(&self, around: &BTreeSet<u32>) -> bool {
         around.iter().filter_map(|number| self.objects.get(number)).any(is_stuck)
-    }
-
-    /// Whether it waits for dependents of which one came afterwards and has not been looked at. That changes when the
-    /// daemon sees the owner again, see `on_purpose`, "level".
-    pub fn has_late_dependents(&self, number: u32) -> bool {
-        let is_late = |dependent: u32| self.objects.get(&dependent).is_some_and(|object| !object.deleting);
-        self.objects.get(&number).is_some_and(Object::is_waiting)
-            && self.dependents(number).any(|(dependent, _)| is_late(dependent))
     }
 
     fn is_undecidable(&self, number: u32) -> bool {

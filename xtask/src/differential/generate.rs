@@ -32,6 +32,8 @@ pub struct Generator {
     bursts: u32,
     releases_at_the_end: bool,
     is_over: bool,
+    /// Bursts that come before random ones, the last one first.
+    opening: Vec<Vec<Step>>,
     /// Everything that ever existed.
     identities: BTreeMap<u32, Identity>,
     next_nobody: u32,
@@ -46,12 +48,14 @@ impl Generator {
         let span = STEPS.end() - STEPS.start() + 1;
         let steps_left = usize::try_from(STEPS.start() + random.below(span)).unwrap_or_default();
         let releases_at_the_end = random.below(2) == 0;
+        let opening = opening(&mut random);
         Generator {
             random,
             steps_left,
             bursts: 0,
             releases_at_the_end,
             is_over: false,
+            opening,
             identities: BTreeMap::new(),
             next_nobody: 1,
             orphaned: BTreeSet::new(),
@@ -64,8 +68,12 @@ impl Generator {
             return Vec::new();
         }
         self.bursts += 1;
-        let size = self.burst_size(now);
+        if let Some(steps) = self.opening.pop() {
+            steps.iter().for_each(|step| self.note(step));
+            return steps;
+        }
         let mut burst = Burst::new(now);
+        let size = self.burst_size(now);
         let mut rejected = 0;
         while burst.steps().len() < size && rejected < REJECTED_MAX {
             let Some(step) = self.propose(&burst) else {
@@ -86,7 +94,7 @@ impl Generator {
         }
         self.is_over = true;
         // What is held goes at last, in every second history; in the others it is compared as it stands.
-        if self.releases_at_the_end { releases(now, &Burst::new(now)) } else { Vec::new() }
+        if self.releases_at_the_end { releases(now) } else { Vec::new() }
     }
 
     fn burst_size(&mut self, now: &Snapshot) -> usize {
@@ -307,15 +315,49 @@ impl Generator {
     }
 
     fn pick<'t, T>(&mut self, from: &'t [T]) -> Option<&'t T> {
-        let index = self.random.below(u64::try_from(from.len()).unwrap_or_default());
-        from.get(usize::try_from(index).unwrap_or_default())
+        pick(&mut self.random, from)
     }
 }
 
+/// In every second history, what chance would rarely make: a chain of blocking references, often with its end held, or
+/// closed to a cycle, and its top deleted in the foreground.
+fn opening(random: &mut Random) -> Vec<Vec<Step>> {
+    let shape = random.below(10);
+    if shape < 5 {
+        return Vec::new();
+    }
+    let (kinds, place) =
+        if random.below(3) == 0 { (&Kind::ALL[3..], Place::Cluster) } else { (&Kind::ALL[..3], Place::One) };
+    let mut chain: Vec<Identity> = Vec::new();
+    let mut creates = Vec::new();
+    for (name, number) in NAMES.into_iter().zip(1..=3 + u32::from(random.below(2) == 0)) {
+        let blocking = |(above, number)| Reference { block: true, ..Reference::to(number, above) };
+        let owners = chain.last().zip(number.checked_sub(1)).map(blocking).into_iter().collect();
+        let kind = pick(random, kinds).copied().unwrap_or(Kind::ConfigMap);
+        let identity = Identity { kind, place, name: name.into() };
+        chain.push(identity.clone());
+        creates.push(Step::Create { number, identity, owners, finalizers: Vec::new() });
+    }
+    let number = u32::try_from(chain.len()).unwrap_or_default();
+    let deletion = vec![Step::Delete { number: 1, policy: Some(Policy::Foreground) }];
+    match (shape, chain.last()) {
+        (5..8, _) => vec![deletion, vec![Step::Hold { number, finalizer: HOLDS[0].into() }], creates],
+        (8, Some(bottom)) => {
+            let owner = Reference { block: true, ..Reference::to(number, bottom) };
+            vec![deletion, vec![Step::Own { number: 1, owners: vec![owner] }], creates]
+        }
+        _ => vec![[creates, deletion].concat()],
+    }
+}
+
+fn pick<'t, T>(random: &mut Random, from: &'t [T]) -> Option<&'t T> {
+    let index = random.below(u64::try_from(from.len()).unwrap_or_default());
+    from.get(usize::try_from(index).unwrap_or_default())
+}
+
 /// All at once: of what is being deleted nothing stays but what cannot be decided.
-fn releases(now: &Snapshot, nothing_done: &Burst) -> Vec<Step> {
-    let each = now.iter().filter(|(number, _)| !nothing_done.has_late_dependents(**number));
-    let each = each.flat_map(|(number, object)| {
+fn releases(now: &Snapshot) -> Vec<Step> {
+    let each = now.iter().flat_map(|(number, object)| {
         let held = object.finalizers.iter().filter(|name| HOLDS.contains(&name.as_str()));
         held.map(|finalizer| Step::Release { number: *number, finalizer: finalizer.clone() })
     });

@@ -7,8 +7,8 @@
 //! come in bursts. After each burst one waits until both servers have the same objects, nothing has changed for
 //! [`QUIET`], and both collectors' queues are empty; then the next burst is made from what is there. Objects,
 //! their references (by order of creation, since UIDs differ), finalizers and deletion must be equal after *every* burst;
-//! where they are not within [`DEADLINE`], the history has failed. Many histories run at once on the same two servers, each in two
-//! namespaces of its own.
+//! where they are not within [`DEADLINE`], the history has failed. Many histories run at once on the same two servers,
+//! each in two namespaces of its own.
 //!
 //! # What is left out
 //!
@@ -24,7 +24,9 @@
 //!   `Burst::is_confluent` lists.
 //!
 //! And some outcomes differ on purpose. They are not part of random histories, but shown by scripts, with both outcomes
-//! asserted: see [`on_purpose`].
+//! asserted: see [`on_purpose`] and [`evidence`]. A second DELETE in the foreground while another finalizer holds the
+//! object, and an owner with a name that no object can have, are no such differences: both collectors end alike, and
+//! histories have both.
 
 mod burst;
 mod evidence;

@@ -120,17 +120,16 @@ const SCRIPTS: &[Script] = &[
     },
     Script {
         name: "level",
-        why: "an owner that waits for its dependents is looked at again whenever it is seen, and with it a dependent that \
-              came late; the reference looks when the deletion starts, and when something that blocks it goes",
+        why: "a dependent of an owner that waits for its dependents already is looked at when it shows up, whichever of \
+              the two a watch shows first; the reference looks when it sees the owner's deletion start, and when \
+              something goes that blocks the owner",
         steps: "
             create cm/owner#1 @one
             create cm/held#2 @one owners=[cm/owner#1!] finalizers=[history.example/x]
             (wait)
             delete #1 Foreground
             (wait)
-            create cm/late#3 @one owners=[cm/owner#1!]
-            (wait)
-            touch #1",
+            create cm/late#3 @one owners=[cm/owner#1!]",
         reference: &["
             cm/owner#1 @one finalizers=[foregroundDeletion] deleting
             cm/held#2 @one owners=[cm/owner#1!] finalizers=[history.example/x] deleting

@@ -12,6 +12,9 @@ use crate::interrupt;
 /// Between two looks: each lists five kinds on both servers.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// After so long without a change nothing more is to be expected: an item that is retried is retried several times.
+const STALE: Duration = Duration::from_secs(15);
+
 /// The reference's side on the left, ours on the right.
 pub struct Pair {
     left: Side,
@@ -123,7 +126,7 @@ impl Pair {
     }
 
     /// Waits until what is there satisfies `is_good`, is unchanged for `quiet`, and both collectors are idle; at the
-    /// deadline, what is there then.
+    /// deadline, or when nothing has changed for long, what is there then.
     ///
     /// # Errors
     ///
@@ -145,7 +148,7 @@ impl Pair {
                 since = Instant::now();
             }
             now = next;
-            let is_quiet = since.elapsed() >= quiet && is_good(&now);
+            let is_quiet = since.elapsed() >= if is_good(&now) { quiet } else { STALE.max(quiet) };
             if start.elapsed() >= deadline || (is_quiet && self.is_idle()?) {
                 return Ok(now);
             }
