@@ -454,12 +454,16 @@ fn releasing(
     Ended::Goes(Box::new(Doing::Release(attempt, releases)))
 }
 
-/// Shows every field, sets in order.
+/// Shows every field, those in order that have none of their own.
 fn print(doing: &Doing) -> String {
-    let printed = format!("{doing:?}");
-    let Some((before, rest)) = printed.split_once("released: {") else { return printed };
-    let Some((set, after)) = rest.split_once('}') else { return printed };
-    let mut released: Vec<&str> = set.split(", ").collect();
-    released.sort_unstable();
-    format!("{before}released: {{{}}}{after}", released.join(", "))
+    in_order(&in_order(&format!("{doing:?}"), "released: {"), "asked: {")
+}
+
+/// The same text with the entries of one set or map in the order of their texts.
+fn in_order(printed: &str, opening: &str) -> String {
+    let Some((before, rest)) = printed.split_once(opening) else { return printed.to_owned() };
+    let Some((entries, after)) = rest.split_once('}') else { return printed.to_owned() };
+    let mut entries: Vec<&str> = entries.split(", ").collect();
+    entries.sort_unstable();
+    format!("{before}{opening}{}}}{after}", entries.join(", "))
 }

@@ -40,7 +40,7 @@
 //! - Versions are the numbers of contents (see `server.rs`).
 //!
 //! The numbers of worlds, states and steps of each bound are asserted in `tests/small_worlds.rs`: some 350,000 states in
-//! `cargo test`, tens of millions with `SMALL_WORLDS=all cargo test --release -p gc-tests --test small_worlds`.
+//! `cargo test`, 39 million with `SMALL_WORLDS=all cargo test --release -p gc-tests --test small_worlds`.
 //!
 //! What a component does in a given state is computed once and remembered, with the real graph, the real attempts and
 //! the simulated API server; the search itself only combines.
