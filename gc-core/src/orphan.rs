@@ -208,6 +208,8 @@ impl ReleaseAttempt {
         }
     }
 
+    /// The one write without a version, since nothing was read: taking references to this owner's UID from the object
+    /// with this UID is right at every version of it, and the server merges it with what others write at the same time.
     fn strategic(&mut self, target: Target) -> Step {
         self.asked = Asked::Strategic;
         let (dependent, owner) = (self.dependent.uid.to_string(), self.owner.to_string());
