@@ -43,21 +43,22 @@ fn found(mistake: Mistake, ignored: &[Check], from: u64, seeds: u64) -> Option<C
 #[test]
 fn every_historical_mistake_is_found() {
     let mistakes = [
-        (Mistake::Core(Core::AbsenceByUid), &[][..], 0, 50, Check::LiveOwner),
-        (Mistake::Core(Core::EdgeNotLevel), &[], 0, 100, Check::ReferenceLeft),
-        (Mistake::Core(Core::ImpossibleIsAbsent), &[], 350, 300, Check::LiveOwner),
-        (Mistake::Core(Core::OrphanedForgotten), &[], 0, 300, Check::OrphanDeleted),
-        (Mistake::Core(Core::ConflictRepeatsDelete), &[], 0, 200, Check::LiveOwner),
-        (Mistake::Core(Core::DependentsNotAskedAgain), &[], 0, 200, Check::ForegroundTooEarly),
-        (Mistake::Core(Core::StrategicTakesAll), &[], 0, 50, Check::ReferenceRemoved),
-        (Mistake::DeleteWithoutVersion, &[Check::Precondition], 0, 200, Check::LiveOwner),
-        (Mistake::Any404IsProof, &[], 0, 500, Check::ReferenceLeft),
-        (Mistake::EmptyDiscoveryIsTruth, &[], 1_600, 300, Check::ForegroundTooEarly),
-        (Mistake::HalfListIsWhole, &[], 0, 200, Check::FinalizerLeft),
+        (Mistake::Core(Core::AbsenceByUid), &[][..], 0, 50, &[Check::LiveOwner][..]),
+        (Mistake::Core(Core::EdgeNotLevel), &[], 0, 100, &[Check::ReferenceLeft][..]),
+        (Mistake::Core(Core::ImpossibleIsAbsent), &[], 350, 300, &[Check::LiveOwner][..]),
+        (Mistake::Core(Core::OrphanedForgotten), &[], 0, 300, &[Check::OrphanDeleted][..]),
+        (Mistake::Core(Core::ConflictRepeatsDelete), &[], 0, 200, &[Check::LiveOwner][..]),
+        (Mistake::Core(Core::DependentsNotAskedAgain), &[], 0, 200, &[Check::ForegroundTooEarly][..]),
+        (Mistake::Core(Core::StrategicTakesAll), &[], 0, 50, &[Check::ReferenceRemoved][..]),
+        (Mistake::DeleteWithoutVersion, &[Check::Precondition], 0, 200, &[Check::LiveOwner][..]),
+        (Mistake::Any404IsProof, &[], 0, 500, &[Check::ReferenceLeft, Check::FinalizerLeft]),
+        (Mistake::EmptyDiscoveryIsTruth, &[], 1_600, 300, &[Check::ForegroundTooEarly][..]),
+        (Mistake::HalfListIsWhole, &[], 0, 200, &[Check::FinalizerLeft][..]),
     ];
-    for (mistake, ignored, from, seeds, check) in mistakes {
+    for (mistake, ignored, from, seeds, checks) in mistakes {
         let found = found(mistake, ignored, from, seeds);
-        assert_eq!(found, Some(check), "{mistake:?} in {seeds} seeds from {from}");
+        let is_it = found.is_some_and(|check| checks.contains(&check));
+        assert!(is_it, "{mistake:?} in {seeds} seeds from {from}: {found:?}");
     }
 }
 

@@ -101,7 +101,7 @@ pub struct Simulate {
     /// No request fails
     #[arg(long)]
     pub calm: bool,
-    /// How long an idle collector is watched, in virtual minutes
+    /// How long an idle collector is watched, in virtual minutes; by default three, or, for one seed in ten, an hour
     #[arg(long, value_name = "M")]
     pub idle_minutes: Option<u64>,
 }

@@ -1,11 +1,15 @@
 //! `cargo xtask simulate`: many seeds of the simulation, or one of them step by step.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::num::NonZero;
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use gc_tests::simulation::{Options, Report, run_traced, shrink};
+use gc_tests::simulation::{Failure as Failed, Options, Report, run_traced, shrink};
 
 use crate::dirs;
 use crate::failure::{Doing, Failure};
@@ -26,37 +30,92 @@ pub fn run(flags: &Simulate) -> Result<ExitCode, Failure> {
         return run_faster();
     }
     let options = options(flags);
-    let start = Instant::now();
-    let deadline = flags.minutes.map(|minutes| start + Duration::from_secs(minutes * 60));
-    let mut progress = Progress::new(start);
-    for seed in flags.from..flags.from.saturating_add(flags.seeds) {
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            break;
+    let runs = Runs::new(flags, &options);
+    // A trace of two seeds at once could not be read.
+    let threads = if flags.trace { 1 } else { available_parallelism().map_or(1, NonZero::get) };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(|| runs.work());
         }
-        let mut print = |line: &str| {
-            // A reader that has seen enough closes the pipe; the run goes on.
-            let _ = writeln!(io::stdout(), "{line}");
-        };
-        let result = run_traced(seed, &options, if flags.trace { Some(&mut print) } else { None });
-        match result {
-            Ok(report) => progress.add(&report),
-            Err(found) => {
-                progress.tell();
-                println!("{found}");
-                println!("step by step: {}", command(seed, &options));
-                if !flags.trace && !flags.keep_going {
-                    let (smaller, found) = shrink(seed, &options, &found);
-                    println!("the smallest world found that fails at the same check: {found}");
-                    println!("step by step: {}", command(seed, &smaller));
-                }
-                if !flags.keep_going {
-                    return Ok(ExitCode::FAILURE);
+        runs.work();
+    });
+    runs.report()
+}
+
+/// What the threads share. Each takes the next seed in order, so that every seed below one that fails is run to its end,
+/// and the lowest that fails is the same in every run.
+struct Runs<'a> {
+    flags: &'a Simulate,
+    options: &'a Options,
+    deadline: Option<Instant>,
+    next: AtomicU64,
+    /// Seeds above it need not run.
+    last: AtomicU64,
+    progress: Mutex<Progress>,
+    failures: Mutex<BTreeMap<u64, Failed>>,
+}
+
+impl<'a> Runs<'a> {
+    fn new(flags: &'a Simulate, options: &'a Options) -> Runs<'a> {
+        let start = Instant::now();
+        Runs {
+            flags,
+            options,
+            deadline: flags.minutes.map(|minutes| start + Duration::from_secs(minutes * 60)),
+            next: AtomicU64::new(flags.from),
+            last: AtomicU64::new(flags.from.saturating_add(flags.seeds).saturating_sub(1)),
+            progress: Mutex::new(Progress::new(start)),
+            failures: Mutex::default(),
+        }
+    }
+
+    fn work(&self) {
+        while self.deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            let seed = self.next.fetch_add(1, Ordering::Relaxed);
+            if self.flags.seeds == 0 || self.last.load(Ordering::SeqCst) < seed {
+                return;
+            }
+            match self.run(seed) {
+                Ok(report) => lock(&self.progress).add(&report),
+                Err(failed) => {
+                    if !self.flags.keep_going {
+                        self.last.fetch_min(seed, Ordering::SeqCst);
+                    }
+                    lock(&self.failures).insert(seed, *failed);
                 }
             }
         }
     }
-    progress.tell();
-    Ok(ExitCode::SUCCESS)
+
+    fn run(&self, seed: u64) -> Result<Report, Box<Failed>> {
+        let mut print = |line: &str| {
+            // A reader that has seen enough closes the pipe; the run goes on.
+            let _ = writeln!(io::stdout(), "{line}");
+        };
+        run_traced(seed, self.options, if self.flags.trace { Some(&mut print) } else { None })
+    }
+
+    /// The failures, the lowest seed first, and how to see each of them.
+    fn report(&self) -> Result<ExitCode, Failure> {
+        lock(&self.progress).tell();
+        let failures = lock(&self.failures);
+        let shown = if self.flags.keep_going { failures.len() } else { 1 };
+        for (seed, found) in failures.iter().take(shown) {
+            println!("{found}");
+            println!("step by step: {}", command(*seed, self.options));
+            if !self.flags.trace && !self.flags.keep_going {
+                let (smaller, found) = shrink(*seed, self.options, found);
+                println!("the smallest world found that fails at the same check: {found}");
+                println!("step by step: {}", command(*seed, &smaller));
+            }
+        }
+        Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// A thread that panicked leaves whole seeds behind.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs the same command once more, built with the profile `simulation`: ten times as many seeds in the same time.
@@ -79,7 +138,7 @@ fn options(flags: &Simulate) -> Options {
         has_faults: !flags.calm,
         mistake: None,
         ignored: BTreeSet::new(),
-        idle: flags.idle_minutes.map_or(defaults.idle, |minutes| Duration::from_secs(minutes * 60)),
+        idle: flags.idle_minutes.map(|minutes| Duration::from_secs(minutes * 60)),
     }
 }
 

@@ -247,6 +247,12 @@ impl ApiServer {
         self.close_all_watches();
     }
 
+    /// The custom resources that are served, qualified.
+    pub(crate) fn custom_resources(&self) -> Vec<String> {
+        let resources = self.registry.state.resources.iter();
+        resources.filter(|r| r.custom && !r.versions.is_empty()).map(|r| r.qualified()).collect()
+    }
+
     /// An object as it is stored; `resource` is qualified (`configmaps`, `things.example.com`), the namespace empty
     /// for cluster-scoped resources.
     pub fn object(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {

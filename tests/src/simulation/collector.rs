@@ -4,10 +4,10 @@
 //! once more is the shell around them, as thin as it can be.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::rc::Rc;
 use std::time::Duration;
 
-use gc_client::{ApiResource, Discovery, Error, ObjectMeta, discover_with};
+use gc_client::{ApiResource, Discovery, Error, ObjectMeta};
 use gc_core::{FOREGROUND_FINALIZER, Kinds, ORPHAN_FINALIZER, Options, Outcome, Resource, State};
 use gc_graph::{Coordinate, Effect, Observation, OwnerReferenceRef, SourceId, Uid};
 use gc_queue::WorkQueue;
@@ -62,7 +62,7 @@ pub(super) struct Collector {
     pub next_look: Duration,
     /// When discovery last answered.
     pub last_look: Duration,
-    answer: Option<Result<Discovery, Error>>,
+    answer: Option<Result<Rc<Discovery>, Error>>,
     looked: usize,
     failures: u32,
     is_discovered: bool,
@@ -204,10 +204,7 @@ impl Collector {
 
     /// The discovery thread asks the server.
     pub(super) fn look(&mut self, link: &mut Link) -> Result<String, Violation> {
-        let answer = match link.known_discovery() {
-            Some(discovery) => Ok(discovery),
-            None => ask(link)?,
-        };
+        let answer = link.discover()?;
         let delay = self.delay_until_next_look(answer.is_err());
         self.next_look = link.now + delay;
         self.last_look = link.now;
@@ -387,40 +384,6 @@ impl Collector {
             | Outcome::WaitForKind { .. }
             | Outcome::Retry(_)
             | Outcome::RetryAfter(..) => {}
-        }
-    }
-}
-
-/// gc-client's discovery over the link.
-fn ask(link: &mut Link) -> Result<Result<Discovery, Error>, Violation> {
-    let faults_met = link.faults_met;
-    let (cell, violation) = (Mutex::new(&mut *link), Mutex::new(None));
-    let get = |path: &str, accept: &str| {
-        let mut link = cell.lock().unwrap_or_else(PoisonError::into_inner);
-        let cut =
-            || Error::Transport { request: format!("GET {path}"), cause: "the connection was cut".into() };
-        match link.get(path, accept) {
-            Ok(response) if response.code == 0 => Err(cut()),
-            Ok(response) => Ok(gc_client::Response {
-                code: response.code,
-                content_type: response.content_type.clone(),
-                retry_after: response.retry_after_s.map(|s| Duration::from_secs(u64::from(s))),
-                body: response.body_bytes().to_vec(),
-            }),
-            Err(found) => {
-                *violation.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
-                Err(cut())
-            }
-        }
-    };
-    let answer = discover_with(&get);
-    match violation.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(found) => Err(found),
-        None => {
-            if faults_met == link.faults_met {
-                link.discovery = answer.as_ref().ok().map(|discovery| (link.serving(), discovery.clone()));
-            }
-            Ok(answer)
         }
     }
 }

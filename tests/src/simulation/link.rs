@@ -1,11 +1,14 @@
 //! The collector's way to the server: what gc-client does, without sockets, and with everything that can go wrong
 //! between the two.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use gc_client::wire::{self, Format};
-use gc_client::{ApiResource, Discovery, Error, ObjectMeta, Status};
+use gc_client::{ApiResource, Discovery, Error, ObjectMeta, Status, discover_with};
 use gc_core::{LiveObject, OwnerReference, PatchKind, Refusal, Reply, Request, Resource, Target};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -31,24 +34,25 @@ pub(super) struct Link {
     pub faults: Random,
     /// A mistake that the collector's client makes.
     pub mistake: Option<Mistake>,
-    /// Faults so far.
-    pub faults_met: u64,
     /// What the collector has sent so far.
     pub requests: u64,
     /// Requests whose sender has given up on them, or is no more, and that may arrive all the same.
     pub late: Vec<(Request, Cause)>,
-    /// What discovery answered when the server served what it serves now; to ask anew is what costs a run most.
-    pub discovery: Option<(Serving, Discovery)>,
     /// What workers have in hand: users meddle with it more often than chance would have it.
     pub in_hand: Vec<String>,
 }
 
 /// What discovery depends on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Serving {
-    definition_writes: u64,
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Serving {
+    custom: Vec<String>,
     empty: bool,
     down: BTreeSet<String>,
+}
+
+thread_local! {
+    /// What discovery answers for it; the same in every run.
+    static KNOWN: RefCell<BTreeMap<Serving, Rc<Discovery>>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// What the weather does to a request.
@@ -109,26 +113,79 @@ impl Link {
         }
     }
 
-    pub(super) fn serving(&self) -> Serving {
+    /// What discovery depends on.
+    fn serving(&self) -> Serving {
         let switches = &self.server.switches;
-        let definition_writes = self.truth.definition_writes;
-        Serving { definition_writes, empty: switches.empty_discovery, down: switches.groups_down.clone() }
-    }
-
-    /// The two requests of discovery, when they would be answered as before and meet no fault.
-    pub(super) fn known_discovery(&mut self) -> Option<Discovery> {
-        let known = self.discovery.as_ref().filter(|(serving, _)| *serving == self.serving())?.1.clone();
-        if self.draw(false).or_else(|| self.draw(false)).is_some() {
-            return None;
+        Serving {
+            custom: self.server.custom_resources(),
+            empty: switches.empty_discovery,
+            down: switches.groups_down.clone(),
         }
-        self.requests += 2;
-        Some(known)
     }
 
-    /// A request of a reader or of discovery.
-    pub(super) fn get(&mut self, path: &str, accept: &str) -> Result<Response, Violation> {
+    /// Discovery, two requests. What meets no fault is computed once for each of the few things that a server serves: it
+    /// is what costs a run most.
+    pub(super) fn discover(&mut self) -> Result<Result<Rc<Discovery>, Error>, Violation> {
+        let faults = [self.draw(false), self.draw(false)];
+        if faults.iter().any(Option::is_some) {
+            return Ok(self.ask_discovery(faults.into_iter().collect())?.map(Rc::new));
+        }
+        let serving = self.serving();
+        if let Some(known) = KNOWN.with_borrow(|known| known.get(&serving).cloned()) {
+            self.requests += 2;
+            return Ok(Ok(known));
+        }
+        let answer = self.ask_discovery(VecDeque::from([None, None]))?.map(Rc::new);
+        if let Ok(discovery) = &answer {
+            KNOWN.with_borrow_mut(|known| known.insert(serving, Rc::clone(discovery)));
+        }
+        Ok(answer)
+    }
+
+    /// gc-client's discovery; each request meets the next of these faults, and none when they are used up.
+    fn ask_discovery(
+        &mut self,
+        faults: VecDeque<Option<Fault>>,
+    ) -> Result<Result<Discovery, Error>, Violation> {
+        let (asked, violation) = (Mutex::new((&mut *self, faults)), Mutex::new(None));
+        let get = |path: &str, accept: &str| {
+            let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let (link, faults) = &mut *asked;
+            let fault = faults.pop_front().flatten();
+            let cut = || Error::Transport {
+                request: format!("GET {path}"),
+                cause: "the connection was cut".into(),
+            };
+            match link.get_through(path, accept, fault) {
+                Ok(response) if response.code == 0 => Err(cut()),
+                Ok(response) => Ok(gc_client::Response {
+                    code: response.code,
+                    content_type: response.content_type.clone(),
+                    retry_after: response.retry_after_s.map(|s| Duration::from_secs(u64::from(s))),
+                    body: response.body_bytes().to_vec(),
+                }),
+                Err(found) => {
+                    *violation.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+                    Err(cut())
+                }
+            }
+        };
+        let answer = discover_with(&get);
+        match violation.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(found) => Err(found),
+            None => Ok(answer),
+        }
+    }
+
+    /// A request of a reader.
+    fn get(&mut self, path: &str, accept: &str) -> Result<Response, Violation> {
+        let fault = self.draw(false);
+        self.get_through(path, accept, fault)
+    }
+
+    fn get_through(&mut self, path: &str, accept: &str, fault: Option<Fault>) -> Result<Response, Violation> {
         self.requests += 1;
-        let effect = match self.draw(false) {
+        let effect = match fault {
             Some(Fault::Server(effect)) => Some(effect),
             Some(Fault::Late) => Some(Effect::CutBefore),
             None => None,
@@ -177,7 +234,6 @@ impl Link {
         if self.fault_permille == 0 || !self.faults.permille(self.fault_permille) {
             return None;
         }
-        self.faults_met += 1;
         let status = |code: u16, reason: &str, retry_after_s: Option<u32>| {
             let message = format!("a fault of the simulation: {reason}");
             Fault::Server(Effect::Status { code, reason: reason.into(), message, retry_after_s })

@@ -160,8 +160,6 @@ pub(super) struct Truth {
     places: BTreeMap<(String, String, String), String>,
     definitions: BTreeSet<String>,
     served_once: BTreeSet<String>,
-    /// How often a definition was written.
-    pub definition_writes: u64,
     writes_seen: usize,
     pub step: u64,
     /// Objects whose deletion the collector began.
@@ -223,7 +221,6 @@ impl Truth {
     }
 
     fn take_definition(&mut self, write: &Write) {
-        self.definition_writes += 1;
         if write.after.is_some() {
             self.definitions.insert(write.key.clone());
             self.served_once.insert(write.key.clone());

@@ -72,10 +72,8 @@ impl<'t> World<'t> {
             fault_permille: if options.has_faults { fault_permille } else { 0 },
             faults: Random::apart(seed, 1),
             mistake: options.mistake,
-            faults_met: 0,
             requests: 0,
             late: Vec::new(),
-            discovery: None,
             in_hand: Vec::new(),
         };
         World {
@@ -367,7 +365,9 @@ impl<'t> World<'t> {
             self.any_move()?;
         }
         self.rest()?;
-        let until = self.link.now + self.options.idle;
+        let drawn = if Random::apart(self.seed, 2).below(10) == 0 { 60 } else { 3 };
+        let idle = self.options.idle.unwrap_or(Duration::from_secs(drawn * 60));
+        let until = self.link.now + idle;
         let (requests, writes) = (self.link.requests, self.link.server.resource_version());
         while self.link.now < until {
             self.any_move()?;
@@ -379,7 +379,7 @@ impl<'t> World<'t> {
         if writes != self.link.server.resource_version() {
             return Err(Violation::new(Check::Idle, "something was written"));
         }
-        let minutes = self.options.idle.as_secs().div_ceil(60) + 1;
+        let minutes = idle.as_secs().div_ceil(60) + 1;
         let sent = self.link.requests - requests;
         if minutes * IDLE_REQUESTS_PER_MINUTE < sent {
             return Err(Violation::new(Check::Idle, format!("{sent} requests in {minutes} minutes")));
