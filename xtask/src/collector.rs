@@ -72,6 +72,17 @@ impl Launcher {
     ///
     /// When it ends or does not become ready; the end of its log is part of the failure.
     pub fn start(&mut self, concurrent_gc_syncs: u32) -> Result<Collector, Failure> {
+        let mut collector = self.spawn(concurrent_gc_syncs)?;
+        collector.wait_until_ready()?;
+        Ok(collector)
+    }
+
+    /// Starts one and does not wait for it: its server may be away.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn spawn(&mut self, concurrent_gc_syncs: u32) -> Result<Collector, Failure> {
         self.started += 1;
         let [port] = free_ports::<1>()?;
         let (mut command, config) = match &self.program {
@@ -86,9 +97,7 @@ impl Launcher {
         let log = self.dir.join(format!("collector-{}.log", self.started));
         let process = Process::start("the collector", command, &log)?;
         let is_reference = matches!(self.program, Program::Reference(_));
-        let mut collector = Collector { is_reference, process, api: Api::connect(&config)? };
-        collector.wait_until_ready()?;
-        Ok(collector)
+        Ok(Collector { is_reference, process, api: Api::connect(&config)? })
     }
 }
 
@@ -139,6 +148,11 @@ impl Collector {
     /// With the end of its log.
     pub fn check_alive(&mut self) -> Result<(), Failure> {
         self.process.check_alive()
+    }
+
+    /// For its signals and its vital signs.
+    pub fn process(&self) -> &Process {
+        &self.process
     }
 
     /// SIGKILL.

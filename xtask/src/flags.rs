@@ -28,6 +28,8 @@ pub enum Command {
     Conformance(Conformance),
     /// Run the collector, users and a simulated API server in one thread, with everything that happens chosen by seeds
     Simulate(Simulate),
+    /// Kill, pause, cut off and mislead the daemon and its real API server at random moments of large cascades
+    Chaos(Chaos),
 }
 
 /// `cargo xtask rig`
@@ -104,6 +106,35 @@ pub struct Simulate {
     /// How long an idle collector is watched, in virtual minutes; by default three, or, for one seed in ten, an hour
     #[arg(long, value_name = "M")]
     pub idle_minutes: Option<u64>,
+}
+
+/// `cargo xtask chaos`
+#[derive(Args, Debug)]
+pub struct Chaos {
+    /// The seed of every random choice, printed at the start of each run
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Run the scenarios again and again for so long, each time larger and with another seed
+    #[arg(long, value_name = "M")]
+    pub minutes: Option<u64>,
+    /// Run only the scenarios whose name contains one of these
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
+    /// Print the scenarios and exit
+    #[arg(long)]
+    pub list: bool,
+    /// How long a process or a connection stands still; by default 4, and 60 with --minutes
+    #[arg(long, value_name = "S")]
+    pub pause_seconds: Option<u64>,
+    /// How many objects a scenario has; by default 1200, and 4000 with --minutes
+    #[arg(long, value_name = "N")]
+    pub objects: Option<usize>,
+    /// Leave the logs where they are
+    #[arg(long)]
+    pub keep: bool,
+    /// Try this gc-daemon instead of building one
+    #[arg(long, value_name = "FILE")]
+    pub daemon: Option<PathBuf>,
 }
 
 /// `cargo xtask conformance`

@@ -1,10 +1,11 @@
 //! What the repository does with itself: `cargo xtask demo`, `cargo xtask rig`, `cargo xtask e2e`,
-//! `cargo xtask differential`, `cargo xtask simulate`, `cargo xtask conformance`.
+//! `cargo xtask differential`, `cargo xtask simulate`, `cargo xtask conformance`, `cargo xtask chaos`.
 
 #![forbid(unsafe_code)]
 
 mod api;
 mod cargo;
+mod chaos;
 mod collector;
 mod conformance;
 mod demo;
@@ -49,5 +50,6 @@ fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Differential(flags) => differential::run(flags),
         Command::Conformance(flags) => conformance::run(flags),
         Command::Simulate(flags) => simulate::run(flags),
+        Command::Chaos(flags) => chaos::run(flags),
     }
 }

@@ -98,13 +98,28 @@ impl Process {
         self.child.wait().ok();
     }
 
-    /// SIGTERM, by the shell's own `kill`, since the standard library has none and this package has no unsafe code.
+    /// Its number, for `/proc`.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGTERM.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Process::signal`].
+    pub fn terminate(&mut self) -> Result<(), Failure> {
+        self.signal("TERM")
+    }
+
+    /// A signal by its name, for example `STOP`; by the shell's own `kill`, since the standard library has none and this
+    /// package has no unsafe code.
     ///
     /// # Errors
     ///
     /// When the shell cannot be started or the process has gone.
-    pub fn terminate(&mut self) -> Result<(), Failure> {
-        let kill = format!("kill -TERM {}", self.child.id());
+    pub fn signal(&self, name: &str) -> Result<(), Failure> {
+        let kill = format!("kill -{name} {}", self.child.id());
         let status = Command::new("sh").args(["-c", &kill]).status().doing(|| "cannot run sh".into())?;
         if status.success() { Ok(()) } else { Err(Failure::new(format!("{kill}: {status}"))) }
     }

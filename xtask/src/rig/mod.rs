@@ -7,7 +7,7 @@ mod audit;
 mod build;
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,13 +37,26 @@ pub const DAEMON_USER: &str = "system:serviceaccount:kube-system:gc-daemon";
 /// Ready in 3 s on two idle cores; builds on the same cores make it slower.
 const READY_DEADLINE: Duration = Duration::from_secs(90);
 
+/// What the servers are to have beside the usual.
+#[derive(Default)]
+pub struct Extras {
+    /// Instead of every deletion with its body and nothing else; one JSON document.
+    pub audit_policy: Option<&'static str>,
+    /// More flags for kube-apiserver.
+    pub apiserver_flags: Vec<String>,
+    /// Whose certificate clients believe, where those flags give the server one of its own.
+    pub authority: Option<PathBuf>,
+}
+
 /// A running API server. Dropping it kills the servers and removes their files.
 ///
 /// The order of the fields is the order in which they are dropped: clients of a server before the server.
 pub struct Rig {
     apiserver: Process,
-    _etcd: Process,
+    etcd: Process,
     binaries: Binaries,
+    extras: Extras,
+    ports: [u16; 3],
     server: String,
     dir: RunDir,
 }
@@ -55,14 +68,62 @@ impl Rig {
     ///
     /// When a server ends or is not ready in time; its log's end is part of the failure, and the directory is kept.
     pub fn start(binaries: Binaries) -> Result<Rig, Failure> {
+        Rig::start_with(binaries, Extras::default())
+    }
+
+    /// The same with more than the usual.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Rig::start`].
+    pub fn start_with(binaries: Binaries, extras: Extras) -> Result<Rig, Failure> {
         let mut dir = RunDir::new("gc-rig")?;
         let ports = free_ports::<3>()?;
-        let started = start_servers(&binaries, &dir, ports);
+        let prepared = write_files(&dir, &extras);
+        keep_on_failure(&mut dir, prepared)?;
+        let started = start_etcd(&binaries, &dir, ports)
+            .and_then(|etcd| Ok((etcd, start_apiserver(&binaries, &extras, &dir, ports)?)));
         let (etcd, mut apiserver) = keep_on_failure(&mut dir, started)?;
         let server = format!("https://127.0.0.1:{}", ports[2]);
-        let ready = write_kubeconfigs(&dir, &server).and_then(|()| wait_until_ready(&dir, &mut apiserver));
+        let ready = write_kubeconfigs(&dir, &extras, &server)
+            .and_then(|()| wait_until_ready(&dir, &extras, &mut apiserver));
         keep_on_failure(&mut dir, ready)?;
-        Ok(Rig { apiserver, _etcd: etcd, binaries, server, dir })
+        Ok(Rig { apiserver, etcd, binaries, extras, ports, server, dir })
+    }
+
+    /// kube-apiserver's process.
+    pub fn apiserver(&mut self) -> &mut Process {
+        &mut self.apiserver
+    }
+
+    /// etcd's process.
+    pub fn etcd(&mut self) -> &mut Process {
+        &mut self.etcd
+    }
+
+    /// Starts kube-apiserver again after it was killed, where it was, and does not wait for it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn restart_apiserver(&mut self) -> Result<(), Failure> {
+        self.apiserver = start_apiserver(&self.binaries, &self.extras, &self.dir, self.ports)?;
+        Ok(())
+    }
+
+    /// Starts etcd again after it was killed, with its data, and does not wait for it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn restart_etcd(&mut self) -> Result<(), Failure> {
+        self.etcd = start_etcd(&self.binaries, &self.dir, self.ports)?;
+        Ok(())
+    }
+
+    /// The address that kube-apiserver listens on.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.ports[2]))
     }
 
     /// For an administrator (group `system:masters`).
@@ -147,15 +208,17 @@ fn keep_on_failure<T>(dir: &mut RunDir, result: Result<T, Failure>) -> Result<T,
     })
 }
 
-fn start_servers(binaries: &Binaries, dir: &RunDir, ports: [u16; 3]) -> Result<(Process, Process), Failure> {
+fn write_files(dir: &RunDir, extras: &Extras) -> Result<(), Failure> {
     write_tokens(dir)?;
     write_service_account_key(dir)?;
-    fs::write(dir.file("audit-policy.yaml"), AUDIT_POLICY)
-        .doing(|| "cannot write the audit policy".into())?;
-    let [client_port, peer_port, secure_port] = ports;
+    fs::write(dir.file("audit-policy.yaml"), extras.audit_policy.unwrap_or(AUDIT_POLICY))
+        .doing(|| "cannot write the audit policy".into())
+}
+
+fn start_etcd(binaries: &Binaries, dir: &RunDir, ports: [u16; 3]) -> Result<Process, Failure> {
+    let [client_port, peer_port, _] = ports;
     let etcd_url = format!("http://127.0.0.1:{client_port}");
     let peer_url = format!("http://127.0.0.1:{peer_port}");
-
     let mut etcd = tied(binaries.etcd());
     etcd.arg("--data-dir").arg(dir.file("etcd"));
     etcd.args(["--listen-client-urls", &etcd_url, "--advertise-client-urls", &etcd_url]);
@@ -163,14 +226,23 @@ fn start_servers(binaries: &Binaries, dir: &RunDir, ports: [u16; 3]) -> Result<(
     etcd.args(["--initial-cluster", &format!("default={peer_url}")]);
     // The data is thrown away; waiting for the disk would be most of the time.
     etcd.args(["--unsafe-no-fsync", "--log-level", "warn"]);
-    let etcd = Process::start("etcd", etcd, &dir.file("etcd.log"))?;
+    Process::start("etcd", etcd, &dir.file("etcd.log"))
+}
 
+fn start_apiserver(
+    binaries: &Binaries,
+    extras: &Extras,
+    dir: &RunDir,
+    ports: [u16; 3],
+) -> Result<Process, Failure> {
+    let [client_port, _, secure_port] = ports;
     let mut apiserver = tied(binaries.kube_apiserver());
-    apiserver.args(["--etcd-servers", &etcd_url, "--bind-address", "127.0.0.1"]);
-    apiserver.args(["--advertise-address", "127.0.0.1"]);
+    apiserver.args(["--etcd-servers", &format!("http://127.0.0.1:{client_port}")]);
+    apiserver.args(["--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1"]);
     apiserver.args(["--secure-port", &secure_port.to_string(), "--service-cluster-ip-range", "10.96.0.0/16"]);
     apiserver.arg("--audit-policy-file").arg(dir.file("audit-policy.yaml"));
-    apiserver.arg("--audit-log-path").arg(dir.file("audit.log"));
+    // One file, however long: who reads it wants all of it.
+    apiserver.arg("--audit-log-path").arg(dir.file("audit.log")).args(["--audit-log-maxsize", "10000"]);
     // Without certificates given, it makes its own here.
     apiserver.arg("--cert-dir").arg(dir.file("certificates"));
     apiserver.arg("--token-auth-file").arg(dir.file("tokens.csv")).args(["--authorization-mode", "RBAC"]);
@@ -179,8 +251,8 @@ fn start_servers(binaries: &Binaries, dir: &RunDir, ports: [u16; 3]) -> Result<(
     apiserver.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
     apiserver.arg("--service-account-key-file").arg(dir.file("service-account.pub"));
     apiserver.arg("--service-account-signing-key-file").arg(dir.file("service-account.key"));
-    let apiserver = Process::start("kube-apiserver", apiserver, &dir.file("kube-apiserver.log"))?;
-    Ok((etcd, apiserver))
+    apiserver.args(&extras.apiserver_flags);
+    Process::start("kube-apiserver", apiserver, &dir.file("kube-apiserver.log"))
 }
 
 /// Static tokens: fixed words, since the server listens on loopback and its data is thrown away; but not the same in
@@ -208,8 +280,12 @@ fn write_service_account_key(dir: &RunDir) -> Result<(), Failure> {
 }
 
 /// The certificate file that kube-apiserver writes holds its own CA too.
-fn write_kubeconfigs(dir: &RunDir, server: &str) -> Result<(), Failure> {
-    let ca = dir.file("certificates").join("apiserver.crt");
+fn authority(dir: &RunDir, extras: &Extras) -> PathBuf {
+    extras.authority.clone().unwrap_or_else(|| dir.file("certificates").join("apiserver.crt"))
+}
+
+fn write_kubeconfigs(dir: &RunDir, extras: &Extras, server: &str) -> Result<(), Failure> {
+    let ca = authority(dir, extras);
     for user in ["admin", "daemon"] {
         let file = dir.file(&format!("{user}.kubeconfig"));
         kubeconfig::write(&file, server, Some(&ca), Some(&token(dir, user)))?;
@@ -217,8 +293,8 @@ fn write_kubeconfigs(dir: &RunDir, server: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn wait_until_ready(dir: &RunDir, apiserver: &mut Process) -> Result<(), Failure> {
-    let ca = dir.file("certificates").join("apiserver.crt");
+fn wait_until_ready(dir: &RunDir, extras: &Extras, apiserver: &mut Process) -> Result<(), Failure> {
+    let ca = authority(dir, extras);
     eventually("kube-apiserver writes its certificate", READY_DEADLINE, || {
         apiserver.check_alive()?;
         Ok(if ca.is_file() { Look::Done(()) } else { Look::NotYet("no certificate".into()) })

@@ -1,0 +1,250 @@
+//! A server that is no API server: it answers discovery, and then more than anybody asked for.
+
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::chaos::stage::{Figures, Place, sleep};
+use crate::chaos::{IDLE_CPU_MAX, PEAK_BYTES_MAX, vitals};
+use crate::collector::{Launcher, Program};
+use crate::failure::{Doing, Failure};
+use crate::kubeconfig;
+use crate::poll::{Look, eventually};
+
+/// How long the bodies are.
+const BODY_BYTES: u64 = 300 << 20;
+/// Of one object in the long list, as a real one with its managed fields.
+const OBJECT_BYTES: usize = 1_600;
+/// A list of this length is read in seconds; the rest is for slow machines, on which collection starts without it after
+/// 30 s.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// What a list costs in processor time.
+const LIST_CPU_MAX: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_secs(3);
+
+/// What the server answers to a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    /// Some hundred thousand objects, in one page though pages were asked for.
+    OfManyObjects,
+    /// One object with one endless string.
+    OfOneObject,
+}
+
+/// Memory stays bounded whatever a list holds: objects that are whole are kept in the graph's few bytes each, one that is
+/// too large is not.
+///
+/// # Errors
+///
+/// When memory or processor time do not stay bounded, or a daemon ends.
+pub fn long_list(place: &mut Place<'_>) -> Result<Figures, Failure> {
+    let mut figures = Figures::default();
+    for list in [List::OfManyObjects, List::OfOneObject] {
+        let server = Server::start(list)?;
+        let dir = place.dir.join(format!("{list:?}"));
+        std::fs::create_dir(&dir).doing(|| format!("cannot create {}", dir.display()))?;
+        let config = dir.join("kubeconfig");
+        kubeconfig::write(&config, &format!("http://{}", server.address), None, None)?;
+        let mut launcher = Launcher::new(Program::Daemon(place.daemon.into()), config, &dir);
+        let start = Instant::now();
+        let mut collector = launcher.spawn(20)?;
+        let pid = collector.process().id();
+        eventually("the list has been sent", DEADLINE, || {
+            collector.check_alive()?;
+            let sent = server.shared.sent.load(Ordering::Relaxed);
+            let is_listed = server.shared.is_watched.load(Ordering::Relaxed);
+            Ok(match list {
+                List::OfManyObjects if is_listed => Look::Done(()),
+                List::OfOneObject if server.shared.is_refused.load(Ordering::Relaxed) => Look::Done(()),
+                _ => Look::NotYet(format!("{sent} bytes sent")),
+            })
+        })?;
+        let (took, cpu) = (start.elapsed(), vitals::cpu(pid)?);
+        figures.recovered = figures.recovered.max(took);
+        figures.faults.push(format!(
+            "{list:?}: {} MiB in {:.1} s, {:.1} s of CPU, peak {} MiB",
+            server.shared.sent.load(Ordering::Relaxed) >> 20,
+            took.as_secs_f64(),
+            cpu.as_secs_f64(),
+            vitals::peak_bytes(pid)? >> 20
+        ));
+        if cpu > LIST_CPU_MAX {
+            return Err(Failure::new(format!("a list cost {cpu:?}")));
+        }
+        sleep(IDLE)?;
+        let idle_from = vitals::cpu(pid)?;
+        sleep(IDLE)?;
+        let share = vitals::cpu(pid)?.saturating_sub(idle_from).as_secs_f64() / IDLE.as_secs_f64();
+        figures.idle_cpu = Some(figures.idle_cpu.unwrap_or_default().max(share));
+        figures.peak_bytes = figures.peak_bytes.max(vitals::peak_bytes(pid)?);
+        collector.check_alive()?;
+        let log = std::fs::read_to_string(collector.process().log()).unwrap_or_default();
+        if let Some(line) = log.lines().find(|line| line.contains("panicked")) {
+            return Err(Failure::new(line));
+        }
+        if share > IDLE_CPU_MAX && list == List::OfManyObjects {
+            return Err(Failure::new(format!("an idle daemon uses {:.1} % of a processor", share * 100.0)));
+        }
+    }
+    if figures.peak_bytes > PEAK_BYTES_MAX {
+        return Err(Failure::new(format!("a peak of {} MiB", figures.peak_bytes >> 20)));
+    }
+    Ok(figures)
+}
+
+struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    list: List,
+    is_stopping: AtomicBool,
+    /// Bytes of lists.
+    sent: AtomicU64,
+    /// A list was read to its end, and a watch begun after it.
+    is_watched: AtomicBool,
+    /// A list was cut off by the client.
+    is_refused: AtomicBool,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        // Wakes the thread that accepts.
+        TcpStream::connect(self.address).ok();
+    }
+}
+
+impl Server {
+    fn start(list: List) -> Result<Server, Failure> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing(|| "no port".into())?;
+        let address = listener.local_addr().doing(|| "no port".into())?;
+        let shared = Arc::new(Shared {
+            list,
+            is_stopping: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
+            is_watched: AtomicBool::new(false),
+            is_refused: AtomicBool::new(false),
+        });
+        let accept = {
+            let shared = shared.clone();
+            move || {
+                for stream in listener.incoming().map_while(Result::ok) {
+                    if shared.is_stopping.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let shared = shared.clone();
+                    // A client that goes away ends its connection.
+                    let serve = move || shared.serve(&stream).ok();
+                    thread::Builder::new().name("hostile".into()).spawn(serve).ok();
+                }
+            }
+        };
+        thread::Builder::new().name("hostile".into()).spawn(accept).doing(|| "no thread".into())?;
+        Ok(Server { address, shared })
+    }
+}
+
+impl Shared {
+    fn serve(&self, stream: &TcpStream) -> std::io::Result<()> {
+        let mut reader = BufReader::new(stream);
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            let mut header = String::from("-");
+            while header.trim() != "" {
+                header.clear();
+                reader.read_line(&mut header)?;
+            }
+            let path = line.split(' ').nth(1).unwrap_or_default();
+            let mut writer = BufWriter::with_capacity(64 << 10, stream);
+            match path.split_once('?').unwrap_or((path, "")) {
+                ("/api/v1/configmaps", query) if query.contains("watch=true") => {
+                    self.is_watched.store(true, Ordering::Relaxed);
+                    head(&mut writer, "")?;
+                    writer.flush()?;
+                    while !self.is_stopping.load(Ordering::Relaxed) {
+                        thread::sleep(Duration::from_millis(100));
+                    }
+                    return Ok(());
+                }
+                ("/api/v1/configmaps", _) => {
+                    head(&mut writer, "Connection: close\r\n")?;
+                    let sent = self.send_list(&mut writer).and_then(|()| writer.flush());
+                    if sent.is_err() {
+                        self.is_refused.store(true, Ordering::Relaxed);
+                    }
+                    return sent;
+                }
+                (path, _) => answer(&mut writer, path)?,
+            }
+            writer.flush()?;
+        }
+    }
+
+    fn send_list(&self, writer: &mut impl Write) -> std::io::Result<()> {
+        let mut send = |bytes: &[u8]| {
+            self.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            writer.write_all(bytes)
+        };
+        send(br#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":["#)?;
+        match self.list {
+            List::OfManyObjects => {
+                let filler = "x".repeat(OBJECT_BYTES);
+                let count = BODY_BYTES / OBJECT_BYTES as u64;
+                for number in 0..count {
+                    let comma = if number == 0 { "" } else { "," };
+                    send(
+                        format!(
+                            r#"{comma}{{"metadata":{{"name":"configmap-{number}","namespace":"n","uid":"00000000-0000-4000-8000-{number:012x}","resourceVersion":"8","annotations":{{"a":"{filler}"}}}}}}"#
+                        )
+                        .as_bytes(),
+                    )?;
+                }
+            }
+            List::OfOneObject => {
+                send(br#"{"metadata":{"uid":"u","resourceVersion":"8","name":""#)?;
+                let piece = [b'x'; 64 << 10];
+                for _ in 0..BODY_BYTES / piece.len() as u64 {
+                    send(&piece)?;
+                }
+                send(br#""}}"#)?;
+            }
+        }
+        send(b"]}")
+    }
+}
+
+fn head(writer: &mut impl Write, more: &str) -> std::io::Result<()> {
+    // The end of the connection is the end of the body.
+    write!(writer, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{more}\r\n")
+}
+
+fn answer(writer: &mut impl Write, path: &str) -> std::io::Result<()> {
+    let body: Value = match path {
+        "/api" => json!({ "kind": "APIVersions", "versions": ["v1"] }),
+        "/apis" => json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [] }),
+        "/api/v1" => json!({ "kind": "APIResourceList", "groupVersion": "v1", "resources": [{
+            "name": "configmaps", "kind": "ConfigMap", "namespaced": true,
+            "verbs": ["delete", "get", "list", "patch", "watch"],
+        }] }),
+        "/version" => json!({ "gitVersion": "v1.36.3" }),
+        _ => {
+            return write!(writer, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+        }
+    };
+    let body = body.to_string();
+    write!(
+        writer,
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
