@@ -9,7 +9,7 @@ use ureq::http;
 
 use crate::config::{Config, ConfigError};
 use crate::gate::Gate;
-use crate::session::{self, Current, Session};
+use crate::session::{self, Current, Renew, Session};
 use crate::{Error, Status};
 
 /// The largest body that `send` takes. An object is at most a few megabytes (etcd's limit) and the discovery of a
@@ -168,8 +168,8 @@ impl Client {
     /// Sends a request and reads the answer; any HTTP status is `Ok`.
     ///
     /// A 429, and for a GET also a 503, that names a time to wait is waited for and asked again, at most five times
-    /// and 30 s in all; then the answer is handed back. A 401 is asked again once when fresh credentials could be
-    /// had. A GET that fails because the server had just closed an idle connection is sent once more. A mutating
+    /// and 30 s in all; then the answer is handed back. A 401, and a certificate that one side does not believe, is
+    /// asked again once when fresh credentials or authorities could be had. A GET that fails because the server had just closed an idle connection is sent once more. A mutating
     /// request is never sent again when the server may have acted.
     ///
     /// # Errors
@@ -189,7 +189,9 @@ impl Client {
                 Err(Failure::Stale(_)) if request.method == Method::Get && !retry.reconnected => {
                     retry.reconnected = true;
                 }
-                Err(Failure::Stale(error) | Failure::Other(error)) => return Err(error),
+                // Nothing was sent, or nothing of it was looked at.
+                Err(Failure::Distrust(_)) if self.inner.renew(&mut retry, &current, Renew::Files)? => {}
+                Err(failure) => return Err(failure.into_error()),
             }
         }
     }
@@ -222,6 +224,9 @@ impl Client {
                     retry.reconnected = true;
                     continue;
                 }
+                Err(Failure::Distrust(_)) if self.inner.renew(&mut retry, &current, Renew::Files)? => {
+                    continue;
+                }
                 Err(failure) => return Err(failure.into_error()),
             };
             if response.status().is_success() {
@@ -230,11 +235,8 @@ impl Client {
                 return Ok(Stream { reader, content_type, client: self.clone(), _agents: current.agents });
             }
             let response = finish(response, &request).map_err(Failure::into_error)?;
-            if response.code == 401 && !retry.refreshed {
-                retry.refreshed = true;
-                if self.inner.session.refresh(&self.inner.gate, current.generation)? {
-                    continue;
-                }
+            if response.code == 401 && self.inner.renew(&mut retry, &current, Renew::All)? {
+                continue;
             }
             return Err(Error::Status(Box::new(response.status())));
         }
@@ -270,16 +272,19 @@ struct Retry {
     waited: Duration,
 }
 
-/// Why no answer came, and whether an idle connection that the server had closed may be the reason.
+/// Why no answer came.
 enum Failure {
+    /// An idle connection that the server had closed may be the reason.
     Stale(Error),
+    /// One side does not believe the other's certificate.
+    Distrust(Error),
     Other(Error),
 }
 
 impl Failure {
     fn into_error(self) -> Error {
         match self {
-            Failure::Stale(error) | Failure::Other(error) => error,
+            Failure::Stale(error) | Failure::Distrust(error) | Failure::Other(error) => error,
         }
     }
 }
@@ -338,10 +343,20 @@ impl Inner {
             let ms = asked.elapsed().as_millis();
             match &head {
                 Ok(head) => log::trace!("{}: {} after {ms} ms", request.label(), head.status().as_u16()),
-                Err(Failure::Stale(error) | Failure::Other(error)) => log::trace!("{error} after {ms} ms"),
+                Err(Failure::Stale(error) | Failure::Distrust(error) | Failure::Other(error)) => {
+                    log::trace!("{error} after {ms} ms");
+                }
             }
         }
         head
+    }
+
+    /// Whether there are other credentials or authorities than those that were not taken; looked for once a call.
+    fn renew(&self, retry: &mut Retry, current: &Current, what: Renew) -> Result<bool, Error> {
+        if std::mem::replace(&mut retry.refreshed, true) {
+            return Ok(false);
+        }
+        self.session.refresh(&self.gate, current.generation, what)
     }
 
     /// Whether, and after how long, to ask again.
@@ -353,9 +368,7 @@ impl Inner {
         response: &Response,
     ) -> Result<Option<Duration>, Error> {
         if response.code == 401 && !retry.refreshed {
-            retry.refreshed = true;
-            let fresh = self.session.refresh(&self.gate, current.generation)?;
-            return Ok(fresh.then_some(Duration::ZERO));
+            return Ok(self.renew(retry, current, Renew::All)?.then_some(Duration::ZERO));
         }
         // The server refuses a 429 before it acts. A 503 may come from a proxy that has already passed the request on.
         let did_not_act = response.code == 429 || (response.code == 503 && request.method == Method::Get);
@@ -411,6 +424,7 @@ fn failure(request: &Request<'_>, error: &ureq::Error) -> Failure {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
             | io::ErrorKind::ConnectionAborted
     ));
+    let is_distrust = crate::tls::is_distrust(error);
     let (label, cause) = (request.label(), crate::tls::explain(error));
     let error = match error {
         ureq::Error::BodyExceedsLimit(_) => {
@@ -418,7 +432,11 @@ fn failure(request: &Request<'_>, error: &ureq::Error) -> Failure {
         }
         _ => Error::Transport { request: label, cause },
     };
-    if is_stale { Failure::Stale(error) } else { Failure::Other(error) }
+    match () {
+        () if is_stale => Failure::Stale(error),
+        () if is_distrust => Failure::Distrust(error),
+        () => Failure::Other(error),
+    }
 }
 
 /// The body of a list or watch.

@@ -16,7 +16,7 @@ use crate::{Error, auth};
 /// least ten minutes, so a minute loses nothing.
 const FILES_EVERY: Duration = Duration::from_secs(60);
 
-/// After a 401, or after a plugin failed, credentials are not fetched again before this has passed: twenty workers
+/// After a 401 or a certificate that does not fit, or after a plugin failed, credentials are not fetched again before this has passed: twenty workers
 /// that all get a 401 must not start twenty plugins.
 const REFRESH_PAUSE: Duration = Duration::from_secs(5);
 
@@ -51,6 +51,15 @@ pub(crate) struct Current {
     pub(crate) generation: u64,
 }
 
+/// What is looked for after a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renew {
+    /// Files only: where certificates do not fit together, a plugin's token is no help.
+    Files,
+    /// The plugin's answer too.
+    All,
+}
+
 pub(crate) struct Session {
     config: Config,
     options: Options,
@@ -64,7 +73,7 @@ struct State {
     credential: Credential,
     /// When files were last read.
     checked: Instant,
-    /// When a 401 last led to a refresh.
+    /// When a refusal last led to a refresh.
     refreshed: Option<Instant>,
     /// How a plugin last failed, and when.
     failure: Option<(Instant, Error)>,
@@ -113,14 +122,15 @@ impl Session {
         if gate.is_closed() { Err(Error::ShutDown) } else { Ok(state.current.clone()) }
     }
 
-    /// After a 401 with the credentials of `generation`: whether there are other ones now.
-    pub(crate) fn refresh(&self, gate: &Gate, generation: u64) -> Result<bool, Error> {
+    /// After the server has refused the credentials of `generation`, or has itself shown a certificate that they do not
+    /// cover: whether there are other ones now.
+    pub(crate) fn refresh(&self, gate: &Gate, generation: u64, what: Renew) -> Result<bool, Error> {
         let mut state = self.lock();
         let now = Instant::now();
         let too_soon = state.refreshed.is_some_and(|at| is_recent(at, now));
         if state.current.generation == generation && !too_soon {
             state.refreshed = Some(now);
-            if let Auth::Exec(plugin) = &self.config.auth {
+            if let (Auth::Exec(plugin), Renew::All) = (&self.config.auth, what) {
                 self.run_plugin(&mut state, plugin, gate, now)?;
             }
             self.reread_files(&mut state, now);

@@ -331,14 +331,37 @@ impl ServerCertVerifier for TrustAnyone {
     }
 }
 
-/// The cause of a failed exchange in words, with the mend where the cause is known to be the configuration.
-pub(crate) fn explain(error: &ureq::Error) -> String {
-    let tls = match error {
+/// The error of the TLS library inside, if it is one.
+fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
+    match error {
         ureq::Error::Rustls(error) => Some(error),
         ureq::Error::Io(error) => error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()),
         _ => None,
-    };
-    if let Some(tls) = tls {
+    }
+}
+
+/// Whether one side did not believe the other's certificate: the server's is of an authority that is not trusted (or
+/// not yet, while it rotates), or ours was refused. In neither case has the server looked at the request.
+pub(crate) fn is_distrust(error: &ureq::Error) -> bool {
+    use rustls::AlertDescription as Alert;
+    match tls_error(error) {
+        Some(rustls::Error::InvalidCertificate(_)) => true,
+        Some(rustls::Error::AlertReceived(alert)) => matches!(
+            alert,
+            Alert::BadCertificate
+                | Alert::CertificateExpired
+                | Alert::CertificateRequired
+                | Alert::CertificateRevoked
+                | Alert::CertificateUnknown
+                | Alert::UnknownCA
+        ),
+        _ => false,
+    }
+}
+
+/// The cause of a failed exchange in words, with the mend where the cause is known to be the configuration.
+pub(crate) fn explain(error: &ureq::Error) -> String {
+    if let Some(tls) = tls_error(error) {
         return explain_tls(tls);
     }
     match error {

@@ -200,6 +200,36 @@ fn r1_half_a_rotation_leaves_the_old_certificate_in_use() {
 }
 
 #[test]
+fn r1_an_authority_that_rotates_is_read_again_when_the_server_is_not_believed() {
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let server = Server::tls(new.server_config(&["127.0.0.1"], None), version);
+    let scratch = Scratch::new("rotating-authority");
+    scratch.write("ca.crt", &old.pem());
+    let cluster = format!("server: {}\ncertificate-authority: ca.crt", server.url());
+    let client = client(&scratch, &cluster, "token: t");
+    scratch.write("ca.crt", &new.pem());
+    assert_eq!(client.server_version(), Ok("v1.36.3".into()));
+    assert_eq!(server.lines(), ["GET /version"]);
+}
+
+#[test]
+fn r1_a_client_certificate_that_rotates_is_read_again_when_the_handshake_fails() {
+    let (servers, clients) = (Authority::new("servers"), Authority::new("clients"));
+    let server = Server::tls(servers.server_config(&["127.0.0.1"], Some(&clients)), version);
+    let scratch = Scratch::new("rotating-handshake");
+    let write = |leaf: &Leaf| {
+        scratch.write("client.crt", &leaf.certificate);
+        scratch.write("client.key", &leaf.key);
+    };
+    write(&Authority::new("foreign").client());
+    let cluster = format!("server: {}\ncertificate-authority-data: {}", server.url(), data(&servers.pem()));
+    let client = client(&scratch, &cluster, "client-certificate: client.crt\nclient-key: client.key");
+    write(&clients.client());
+    assert_eq!(client.server_version(), Ok("v1.36.3".into()));
+    assert_eq!(server.lines(), ["GET /version"]);
+}
+
+#[test]
 fn s5_a_stream_inside_tls_goes_on_after_a_time_out() {
     let authority = Authority::new("right");
     let server = Server::tls(authority.server_config(&["127.0.0.1"], None), |_| {
