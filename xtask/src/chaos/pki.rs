@@ -86,7 +86,7 @@ impl Pki {
         params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
         params.subject_alt_names.push(SanType::IpAddress(IpAddr::from([127, 0, 0, 1])));
         params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
-        self.issue(params, &self.servers[which], &self.dir.join("server.crt"), &self.dir.join("server.key"))
+        self.issue(&params, &self.servers[which], &self.dir.join("server.crt"), &self.dir.join("server.key"))
     }
 
     /// Whose client certificates the server takes when it starts next.
@@ -109,12 +109,12 @@ impl Pki {
         // The user's name; what it may do hangs on that alone.
         params.distinguished_name.push(DnType::CommonName, DAEMON_USER);
         params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
-        self.issue(params, &self.clients[which], certificate, key)
+        self.issue(&params, &self.clients[which], certificate, key)
     }
 
     fn issue(
         &self,
-        params: CertificateParams,
+        params: &CertificateParams,
         authority: &Authority,
         certificate: &Path,
         key: &Path,

@@ -103,9 +103,9 @@ fn mixed(stage: &mut Stage<'_, '_>) -> Result<(), Failure> {
         let is_killed = stage.random.below(2) == 0;
         let lasts = Duration::from_millis(500 + stage.random.below(2_500));
         if is_killed {
-            stage.kill(victim, lasts)?
+            stage.kill(victim, lasts)?;
         } else {
-            stage.pause(victim, lasts)?
+            stage.pause(victim, lasts)?;
         }
         stage.note(format!("{victim:?} {}", if is_killed { "killed" } else { "paused" }));
     }
