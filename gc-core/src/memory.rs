@@ -15,8 +15,9 @@ pub struct Coordinates {
     /// By UID first, so that a look-up needs no owned coordinate; a UID has more than one coordinate only when
     /// somebody wrote a wrong one.
     by_uid: HashMap<Uid, Vec<Entry>>,
-    /// In order of use, with stale entries that are skipped; never longer than twice the capacity.
-    order: VecDeque<(Coordinate, u64)>,
+    /// In order of use, with stale entries that are skipped; never longer than twice the capacity. No two uses have the
+    /// same number.
+    order: VecDeque<(Uid, u64)>,
     len: usize,
     capacity: usize,
     clock: u64,
@@ -62,7 +63,7 @@ impl Coordinates {
         if self.len == self.capacity {
             self.evict();
         }
-        self.note_use(&coordinate);
+        self.note_use(&coordinate.uid);
         let entries = self.by_uid.entry(coordinate.uid.clone()).or_default();
         entries.push(Entry { coordinate, used: self.clock, since: now });
         self.len += 1;
@@ -121,29 +122,27 @@ impl Coordinates {
     fn touch(&mut self, coordinate: &Coordinate) -> Option<&mut Entry> {
         let entries = self.by_uid.get(&coordinate.uid)?;
         let place = entries.iter().position(|known| known.coordinate == *coordinate)?;
-        self.note_use(coordinate);
+        self.note_use(&coordinate.uid);
         let entry = self.by_uid.get_mut(&coordinate.uid)?.get_mut(place)?;
         entry.used = self.clock;
         Some(entry)
     }
 
-    fn note_use(&mut self, coordinate: &Coordinate) {
+    fn note_use(&mut self, uid: &Uid) {
         if self.capacity.saturating_mul(2) <= self.order.len() {
             self.drop_stale();
         }
         self.clock += 1;
-        self.order.push_back((coordinate.clone(), self.clock));
+        self.order.push_back((uid.clone(), self.clock));
     }
 
     fn evict(&mut self) {
-        while let Some((coordinate, used)) = self.order.pop_front() {
-            let Some(entries) = self.by_uid.get_mut(&coordinate.uid) else { continue };
-            let Some(i) = entries.iter().position(|e| e.used == used && e.coordinate == coordinate) else {
-                continue;
-            };
+        while let Some((uid, used)) = self.order.pop_front() {
+            let Some(entries) = self.by_uid.get_mut(&uid) else { continue };
+            let Some(i) = entries.iter().position(|entry| entry.used == used) else { continue };
             entries.swap_remove(i);
             if entries.is_empty() {
-                self.by_uid.remove(&coordinate.uid);
+                self.by_uid.remove(&uid);
             }
             self.len -= 1;
             return;
@@ -152,10 +151,8 @@ impl Coordinates {
 
     fn drop_stale(&mut self) {
         let by_uid = &self.by_uid;
-        self.order.retain(|(coordinate, used)| {
-            by_uid
-                .get(&coordinate.uid)
-                .is_some_and(|entries| entries.iter().any(|e| e.used == *used && e.coordinate == *coordinate))
+        self.order.retain(|(uid, used)| {
+            by_uid.get(uid).is_some_and(|entries| entries.iter().any(|entry| entry.used == *used))
         });
     }
 }
@@ -284,6 +281,73 @@ mod tests {
         absent.insert(at("a", &"u".repeat(COORDINATE_BYTES_MAX)), Duration::ZERO);
         absent.insert(Coordinate { name: "n".repeat(COORDINATE_BYTES_MAX), ..at("a", "u") }, Duration::ZERO);
         assert!(absent.is_empty());
+    }
+
+    #[test]
+    fn g10_four_kibibytes_of_text_are_remembered_and_no_more() {
+        let of_bytes = |field: usize, bytes: usize| {
+            let mut texts = ["v1", "ConfigMap", "ns", "name", "uid"].map(str::to_owned);
+            let others: usize = texts.iter().map(String::len).sum::<usize>() - texts[field].len();
+            texts[field] = "x".repeat(bytes - others);
+            let [api_version, kind, namespace, name, uid] = texts;
+            Coordinate { api_version, kind, namespace, name, uid: Uid::new(&uid) }
+        };
+        for field in 0..5 {
+            let mut absent = Coordinates::new(100);
+            absent.insert(of_bytes(field, COORDINATE_BYTES_MAX + 1), Duration::ZERO);
+            assert_eq!(absent.len(), 0, "field {field}");
+            absent.insert(of_bytes(field, COORDINATE_BYTES_MAX), Duration::ZERO);
+            assert_eq!(absent.len(), 1, "field {field}");
+        }
+    }
+
+    #[test]
+    fn g10_what_is_used_again_and_again_does_not_push_out_what_was_used_before_it() {
+        let mut absent = Coordinates::new(3);
+        for name in ["1", "2", "3"] {
+            absent.insert(at("a", name), Duration::ZERO);
+        }
+        for _ in 0..100 {
+            assert!(absent.contains(&at("a", "2")));
+        }
+        absent.insert(at("a", "4"), Duration::ZERO);
+        let left = ["1", "2", "3", "4"].map(|name| absent.contains(&at("a", name)));
+        assert_eq!(left, [false, true, true, true]);
+    }
+
+    #[test]
+    fn g10_an_object_is_known_under_any_version_and_under_no_other_group_kind_namespace_or_name() {
+        let mut orphaned = Coordinates::new(100);
+        let known = Coordinate { api_version: "apps/v1".into(), ..at("a", "1") };
+        orphaned.insert(known.clone(), Duration::ZERO);
+        assert!(orphaned.contains_object(&Coordinate { api_version: "apps/v2".into(), ..known.clone() }));
+        for other in [
+            Coordinate { api_version: "v1".into(), ..known.clone() },
+            Coordinate { api_version: "example.com/v1".into(), ..known.clone() },
+            Coordinate { kind: "Other".into(), ..known.clone() },
+            Coordinate { namespace: "b".into(), ..known.clone() },
+            Coordinate { name: "other".into(), ..known.clone() },
+        ] {
+            assert!(!orphaned.contains_object(&other), "{other}");
+        }
+        assert!(orphaned.knows_uid(&known.uid) && !orphaned.knows_uid(&Uid::new("2")));
+    }
+
+    /// Ten thousand doubts at once: those that nobody has come back to for ten minutes go; where that does not help, all.
+    #[test]
+    fn d16_doubts_are_bounded() {
+        let doubts_at = |old: Duration| {
+            let mut doubts = Doubts::default();
+            for i in 0..DOUBTS_MAX {
+                let read = if i < 4_000 { old } else { Duration::from_secs(1) };
+                doubts.note(&at("a", &i.to_string()), read, Duration::from_secs(2));
+            }
+            assert_eq!(doubts.reads.len(), 10_000);
+            doubts.note(&at("a", "one more"), DOUBT_AGE_MAX, Duration::from_secs(2));
+            doubts.reads.len()
+        };
+        assert_eq!(doubts_at(Duration::ZERO), 6_001);
+        assert_eq!(doubts_at(Duration::from_secs(1)), 1);
     }
 
     #[test]

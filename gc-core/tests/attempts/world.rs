@@ -8,6 +8,7 @@
 //! both  …                                                                       the two of them
 //! gone  cm/child @ns uid=c                                                      its deletion seen by a watch
 //! #2 conflict                   the second request is answered so, whatever the server holds
+//! #2 shows cm/child @ns …       the second request is answered with this object: a webhook changed it in the same write
 //! after #2 live cm/child …      the server changes after the second request
 //! after #2 dead cm/child @ns    likewise, by a deletion
 //! after #2 restored             the server turns out to have been restored from a backup
@@ -292,6 +293,7 @@ impl World {
     /// Runs an attempt to delete to its end; the outcome is the last line.
     pub fn attempt(&mut self, uid: &str) -> Outcome {
         let mut attempt = DeleteAttempt::new(Uid::new(uid));
+        assert_eq!(*attempt.uid(), Uid::new(uid), "an attempt says whose it is");
         let mut reply = None;
         loop {
             match attempt.step(&mut self.state, self.now, reply.take()) {
@@ -310,6 +312,7 @@ impl World {
     /// Runs an attempt to orphan to its end.
     pub fn orphan(&mut self, uid: &str) -> Outcome {
         let mut attempt = OrphanAttempt::new(Uid::new(uid));
+        assert_eq!(*attempt.uid(), Uid::new(uid), "an attempt says whose it is");
         let mut reply = None;
         loop {
             match attempt.step(&mut self.state, self.now, reply.take()) {
@@ -359,6 +362,11 @@ impl World {
             Some("422") => Reply::Invalid("the server answered 422 Invalid".into()),
             Some("503") => Reply::Failed("the server answered 503".into()),
             Some("403") => Reply::Failed("the server answered 403 Forbidden".into()),
+            Some(text) if text.starts_with("shows ") => {
+                let shown = object(&words(text)[1..]);
+                self.put(shown.clone());
+                Reply::Object(shown.live)
+            }
             Some(other) => panic!("what is {other}?"),
             None => self.serve(request),
         };

@@ -1,0 +1,281 @@
+//! What an attempt checks again before it writes, and what it makes of answers that nobody expects.
+
+use std::time::Duration;
+
+use crate::world::World;
+use expect_test::{Expect, expect};
+use gc_core::{Kinds, Options, Outcome, PatchedField, Refusal, Reply, Resource, Target, Why};
+use gc_graph::{SourceId, Uid};
+
+#[track_caller]
+fn check(uid: &str, text: &str, expected: Expect) {
+    let mut world = World::new(text);
+    world.attempt(uid);
+    expected.assert_eq(&world.transcript());
+}
+
+#[test]
+fn d2_another_object_under_the_items_name_is_not_the_item() {
+    // Its owner is gone as well; but nobody has asked about this one, and the item itself is gone.
+    let mut world = World::new(
+        "graph cm/child @ns uid=c owners=[cm/gone#g]
+         live  cm/child @ns uid=c2 owners=[cm/gone#g]",
+    );
+    let end = world.attempt("c");
+    assert!(!world.transcript().contains("delete "));
+    assert!(matches!(end, Outcome::RetryAfter(..)), "{end}");
+}
+
+#[test]
+fn d3_d13_a_circle_is_opened_only_where_the_live_object_waits_for_its_dependents() {
+    // Its finalizer has been taken meanwhile, and it is held by somebody else's; or it is to be orphaned after all.
+    for finalizers in ["hold", "foregroundDeletion,orphan", "orphan"] {
+        let mut world = World::new(&format!(
+            "graph cm/a @ns uid=a finalizers=[foregroundDeletion] deleting owners=[cm/a#a!]
+             live  cm/a @ns uid=a finalizers=[{finalizers}] deleting owners=[cm/a#a!]"
+        ));
+        world.attempt("a");
+        assert!(!world.transcript().contains("patch "), "{finalizers}");
+    }
+}
+
+/// Kinds take at least JSON merge patches. One that says it takes none must not keep a worker busy for ever.
+#[test]
+fn d12_a_kind_that_takes_no_patch_is_left_to_the_queue() {
+    let remove = "
+        both w/child @ns uid=c owners=[cm/solid#s cm/gone#g]
+        live cm/solid @ns uid=s
+        #4 415
+        #5 415";
+    let unblock = "
+        both w/a @ns uid=a finalizers=[foregroundDeletion] deleting owners=[w/c#c!]
+        both w/c @ns uid=c owners=[w/a#a!]
+        #3 415
+        #4 415";
+    for (uid, world) in [("c", remove), ("c", unblock)] {
+        let mut world = World::new(world);
+        let end = world.attempt(uid);
+        assert!(matches!(end, Outcome::Retry(_)), "{end}");
+        assert_eq!(world.transcript().matches("-> 415").count(), 2);
+    }
+}
+
+/// The server's admission webhooks see each patch and may change what it does not.
+#[test]
+fn d9_d11_the_delete_after_unblocking_rests_on_the_owners_that_were_decided_on() {
+    let world = "
+        both cm/a @ns uid=a finalizers=[foregroundDeletion] deleting owners=[cm/c#c!]
+        both cm/c @ns uid=c rv=3 owners=[cm/a#a!]
+        live cm/new @ns uid=n";
+    check(
+        "c",
+        &format!("{world}\n#3 shows cm/c @ns uid=c rv=4 owners=[cm/a#a cm/new#n]"),
+        expect![[r#"
+        read configmaps ns/c -> uid=c rv=3
+        read configmaps ns/a -> uid=a rv=1
+        patch configmaps ns/c StrategicMerge {"metadata":{"ownerReferences":[{"apiVersion":"v1","blockOwnerDeletion":false,"kind":"ConfigMap","name":"a","uid":"a"}],"resourceVersion":"3","uid":"c"}} -> uid=c rv=4
+        read configmaps ns/c -> uid=c rv=4
+        read configmaps ns/a -> uid=a rv=1
+        read configmaps ns/new -> uid=n rv=1
+        patch configmaps ns/c StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"a"}],"resourceVersion":"4","uid":"c"}} -> uid=c rv=4'
+        = lives; 1 owner references removed
+    "#]],
+    );
+    check(
+        "c",
+        &format!("{world}\n#3 shows cm/c @ns uid=c rv=4 owners=[cm/a#a] deleting"),
+        expect![[r#"
+        read configmaps ns/c -> uid=c rv=3
+        read configmaps ns/a -> uid=a rv=1
+        patch configmaps ns/c StrategicMerge {"metadata":{"ownerReferences":[{"apiVersion":"v1","blockOwnerDeletion":false,"kind":"ConfigMap","name":"a","uid":"a"}],"resourceVersion":"3","uid":"c"}} -> uid=c rv=4
+        read configmaps ns/c -> uid=c rv=4
+        = is already being deleted
+    "#]],
+    );
+}
+
+/// Held by somebody's finalizer it still exists, whatever policy it was deleted with (spec D5).
+#[test]
+fn d5_an_owner_that_is_being_deleted_and_does_not_wait_lives() {
+    for owner in ["finalizers=[hold] deleting", "finalizers=[foregroundDeletion]"] {
+        let mut world = World::new(&format!(
+            "live cm/owner @ns uid=o {owner}
+             both cm/child @ns uid=c owners=[cm/owner#o!]"
+        ));
+        assert_eq!(world.attempt("c"), Outcome::Forget(Why::OwnerAlive), "{owner}");
+    }
+}
+
+/// That the graph holds an object with the reference's UID alive says nothing, unless all of the reference fits.
+#[test]
+fn d5_kubernetes_65200_an_owner_that_is_observed_elsewhere_is_asked_for_where_the_reference_says() {
+    for (observed, reference) in [
+        ("cm/owner @a uid=o", "cm/owner#o"),
+        ("cm/other @b uid=o", "cm/owner#o"),
+        ("cm/n uid=o", "node/n#o"),
+        ("w/owner @b uid=o", "cm/owner#o"),
+    ] {
+        let mut world = World::new(&format!(
+            "both {observed}
+             both cm/child @b uid=c owners=[{reference}]"
+        ));
+        let end = world.attempt("c");
+        assert_eq!(end.to_string(), "deleted (Background)", "{observed} {reference}");
+    }
+}
+
+#[test]
+fn d5_what_is_known_of_a_wrong_namespace_is_not_forgotten_when_the_owner_changes() {
+    let mut world = World::new(
+        "both cm/owner @a uid=o
+         both cm/child @b uid=c owners=[cm/owner#o]",
+    );
+    world.attempt("c");
+    assert_eq!(world.state.absent_len(), 1);
+    world.line(&["graph", "cm/owner", "@a", "uid=o", "rv=2"].map(str::to_owned));
+    assert_eq!(world.state.absent_len(), 1);
+}
+
+/// The orphaning is over, and the owner is held by a finalizer of somebody else's: a dependent that comes to be known
+/// only now was to live.
+#[test]
+fn kubernetes_131307_an_orphaned_owner_that_is_held_stays_orphaned() {
+    let world = "
+        graph cm/o @ns uid=o finalizers=[orphan,hold] deleting
+        both  cm/o @ns uid=o finalizers=[hold] deleting
+        gone  cm/o @ns uid=o
+        both  cm/late @ns uid=l rv=9 owners=[cm/o#o]";
+    check(
+        "l",
+        world,
+        expect![[r#"
+        read configmaps ns/late -> uid=l rv=9
+        patch configmaps ns/late StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"resourceVersion":"9","uid":"l"}} -> uid=l rv=9'
+        = lives; 1 owner references removed
+    "#]],
+    );
+}
+
+/// The same where the owner is shown alive again, by a server that was restored: that it was orphaned can only spare.
+#[test]
+fn s7_an_orphaned_owner_that_is_back_is_still_one_that_was_orphaned() {
+    let world = "
+        graph cm/o @ns uid=o finalizers=[orphan] deleting
+        graph cm/o @ns uid=o finalizers=[foregroundDeletion]
+        gone  cm/o @ns uid=o
+        both  cm/late @ns uid=l rv=9 owners=[cm/o#o]";
+    check(
+        "l",
+        world,
+        expect![[r#"
+        read configmaps ns/late -> uid=l rv=9
+        patch configmaps ns/late StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"resourceVersion":"9","uid":"l"}} -> uid=l rv=9'
+        = lives; 1 owner references removed
+    "#]],
+    );
+}
+
+#[test]
+fn s7_a_read_from_before_a_restore_confirms_nothing_after_it() {
+    let options = Options { absence_confirmations: 2, ..Options::default() };
+    let mut world = World::with_options("both cm/c @ns uid=c owners=[cm/o#o]", options);
+    assert!(matches!(world.attempt("c"), Outcome::RetryAfter(..)));
+    world.line(&["restored".into()]);
+    world.now += Duration::from_secs(2);
+    assert!(matches!(world.attempt("c"), Outcome::RetryAfter(..)), "the first read of this server");
+    world.now += Duration::from_secs(2);
+    assert_eq!(world.attempt("c").to_string(), "deleted (Background)");
+}
+
+/// The item waited for `example.com/v0`; its reference has been rewritten to the version that is served.
+#[test]
+fn d17_an_item_whose_reference_moves_to_a_served_version_is_woken() {
+    let mut world = World::new("both cm/child @ns uid=c owners=[old/owner#o]");
+    world.attempt("c");
+    world.line(&["graph", "cm/child", "@ns", "uid=c", "owners=[w/owner#o]"].map(str::to_owned));
+    world.effects();
+    world.look_again();
+    assert_eq!(world.effects(), r#"AttemptToDelete(Uid("c"))"#);
+}
+
+#[test]
+fn d12_what_patches_a_kind_takes_is_forgotten_with_the_kind_and_only_then() {
+    let mut world = World::new(
+        "both cm/solid @ns uid=s
+         both w/one @ns uid=1 owners=[cm/solid#s cm/gone#g]
+         both w/two @ns uid=2 owners=[cm/solid#s cm/gone#g]
+         both w/three @ns uid=3 owners=[cm/solid#s cm/gone#g]",
+    );
+    let strategic = |world: &mut World, uid: &str| {
+        world.attempt(uid);
+        world.transcript().contains("StrategicMerge")
+    };
+    assert!(strategic(&mut world, "1"));
+    world.look_again();
+    assert!(!strategic(&mut world, "2"), "the same kind is served as before");
+    world.state.set_kinds(Kinds::default(), &mut world.effects);
+    world.look_again();
+    assert!(strategic(&mut world, "3"), "a definition that was installed anew may be another");
+}
+
+/// Lists go through the state to the graph, and what they prove is remembered (spec S5, S2).
+#[test]
+fn s5_s2_a_complete_list_proves_absence_and_a_kind_that_is_no_longer_served_does_not() {
+    let world = || {
+        let mut world = World::new("graph cm/owner @ns uid=o\ngraph cm/child @ns uid=c owners=[cm/owner#o]");
+        world.effects();
+        world
+    };
+    let mut listed = world();
+    listed.state.begin_list(SourceId(0));
+    listed.line(&["graph", "cm/child", "@ns", "uid=c", "owners=[cm/owner#o]"].map(str::to_owned));
+    listed.state.end_list(SourceId(0), &mut listed.effects);
+    assert_eq!((listed.effects(), listed.state.absent_len()), (r#"AttemptToDelete(Uid("c"))"#.into(), 1));
+
+    let mut unserved = world();
+    unserved.state.unserve(SourceId(0), &mut unserved.effects);
+    assert_eq!((unserved.effects(), unserved.state.absent_len()), (String::new(), 0));
+    assert!(unserved.state.graph().get(&Uid::new("c")).is_none());
+}
+
+/// The owner is cluster-scoped: it was read absent for one dependent, and is absent for those of any namespace.
+#[test]
+fn g9_d17_a_cluster_scoped_owner_that_was_read_absent_is_not_asked_for_again() {
+    let mut world = World::new(
+        "graph cm/d @a uid=d owners=[node/q#o] finalizers=[x] deleting
+         graph cm/e @a uid=e owners=[node/p#o] finalizers=[x] deleting
+         both  cm/c @b uid=c owners=[node/p#o]",
+    );
+    let Outcome::VirtuallyDeleted(q) = world.attempt("o") else { panic!("q is absent") };
+    world.effects();
+    let mut before = world.state.clone();
+    before.virtual_delete(&q, &mut world.effects);
+    assert!(world.effects().contains("RateLimited"), "of p nothing is known");
+    assert_eq!(world.attempt("c").to_string(), "deleted (Background)");
+    world.state.virtual_delete(&q, &mut world.effects);
+    let effects = world.effects();
+    assert!(!effects.contains("RateLimited"), "p has been read, from another namespace: {effects}");
+}
+
+#[test]
+fn d16_an_answer_that_is_an_error_is_what_its_code_says() {
+    let pods = Resource {
+        group: String::new(),
+        version: "v1".into(),
+        resource: "pods".into(),
+        kind: "Pod".into(),
+        namespaced: true,
+    };
+    let target = Target { resource: pods.into(), namespace: "ns".into(), name: "a".into() };
+    let refused = |code| Reply::refused(&target, &Refusal { code, message: "why", ..Refusal::default() });
+    assert_eq!(refused(409), Reply::Conflict);
+    assert_eq!(refused(415), Reply::UnsupportedMediaType);
+    assert_eq!(refused(422), Reply::Invalid("why".into()));
+    assert_eq!(refused(503), Reply::Failed("why".into()));
+}
+
+#[test]
+fn what_a_patch_changes_is_a_label_of_a_metric() {
+    let labels = [PatchedField::OwnerReferences, PatchedField::Finalizers].map(PatchedField::as_str);
+    assert_eq!(labels, ["owner_references", "finalizers"]);
+}
