@@ -276,6 +276,15 @@ impl State {
     /// woken (D17).
     pub fn set_kinds(&mut self, kinds: Kinds, effects: &mut Vec<Effect>) {
         self.kinds = kinds;
+        self.wake_waiting(effects);
+        let kinds = &self.kinds;
+        self.json_merge_only.retain(|resource| {
+            kinds.resolve(&resource.api_version(), &resource.kind).is_some_and(|now| now == resource)
+        });
+    }
+
+    /// The same after an answer that changes no kind: items that no longer need theirs are woken.
+    pub fn wake_waiting(&mut self, effects: &mut Vec<Effect>) {
         let (kinds, graph) = (&self.kinds, &self.graph);
         let mut woken = Vec::new();
         self.waiting_for_kind.retain(|uid, awaited| {
@@ -295,9 +304,6 @@ impl State {
             let orphaning = graph.get(&uid).is_some_and(|node| node.is_orphaning());
             if orphaning { Effect::AttemptToOrphan(uid) } else { Effect::AttemptToDelete(uid) }
         }));
-        self.json_merge_only.retain(|resource| {
-            kinds.resolve(&resource.api_version(), &resource.kind).is_some_and(|now| now == resource)
-        });
     }
 
     /// Forgets every proof of absence (S7): a server that was restored from a backup may hold deleted objects again.

@@ -12,7 +12,7 @@ pub mod flags;
 pub mod health;
 pub mod logging;
 pub mod metrics;
-pub mod monitors;
+pub mod readers;
 pub mod requests;
 pub mod run;
 pub mod serve;

@@ -1,11 +1,8 @@
 //! From an attempt's request to the server's answer, reduced to what decisions depend on.
 
-use std::sync::Arc;
-
-use gc_client::{ApiResource, Client, DeleteOptions, Error, ObjectMeta, PatchType, Status};
-use gc_core::{
-    LiveObject, OwnerReference, PatchKind, Propagation, Refusal, Reply, Request, Resource, Target,
-};
+use gc_builder::{api_resource, live_object, refused};
+use gc_client::{Client, DeleteOptions, Error, PatchType};
+use gc_core::{PatchKind, Propagation, Reply, Request};
 
 use crate::metrics::Metrics;
 
@@ -16,7 +13,9 @@ pub fn send(client: &Client, metrics: &Metrics, request: &Request) -> Reply {
     };
     let resource = api_resource(&target.resource);
     let answer = match request {
-        Request::Read(_) => client.read(&resource, &target.namespace, &target.name).map(live),
+        Request::Read(_) => client
+            .read(&resource, &target.namespace, &target.name)
+            .map(|meta| Reply::Object(live_object(meta))),
         Request::Delete { uid, resource_version, policy, .. } => {
             let uid = uid.to_string();
             let options = DeleteOptions {
@@ -35,41 +34,13 @@ pub fn send(client: &Client, metrics: &Metrics, request: &Request) -> Reply {
                 PatchKind::StrategicMerge => PatchType::StrategicMerge,
                 PatchKind::JsonMerge => PatchType::JsonMerge,
             };
-            client.patch(&resource, &target.namespace, &target.name, kind, body.as_bytes()).map(live)
+            client
+                .patch(&resource, &target.namespace, &target.name, kind, body.as_bytes())
+                .map(|meta| Reply::Object(live_object(meta)))
         }
     };
     count(metrics, request, &answer);
-    answer.unwrap_or_else(|error| refused(target, error))
-}
-
-/// The answer that a decision sees in place of an error.
-fn refused(target: &Target, error: Error) -> Reply {
-    let Error::Status(status) = error else { return Reply::Failed(error.to_string()) };
-    let Status { code, is_status, reason, name, kind, .. } = &*status;
-    let message = status.to_string();
-    let (code, is_status) = (*code, *is_status);
-    Reply::refused(target, &Refusal { code, is_status, reason, name, kind, message: &message })
-}
-
-fn live(meta: ObjectMeta) -> Reply {
-    Reply::Object(LiveObject {
-        uid: meta.uid,
-        resource_version: meta.resource_version,
-        being_deleted: meta.being_deleted,
-        finalizers: meta.finalizers,
-        owner_references: meta.owner_references.into_iter().map(owner_reference).collect(),
-    })
-}
-
-fn owner_reference(reference: gc_client::OwnerReference) -> OwnerReference {
-    OwnerReference {
-        api_version: reference.api_version,
-        kind: reference.kind,
-        name: reference.name,
-        uid: reference.uid,
-        controller: reference.controller,
-        block_owner_deletion: reference.block_owner_deletion,
-    }
+    answer.unwrap_or_else(|error| refused(target, &error))
 }
 
 fn count(metrics: &Metrics, request: &Request, answer: &Result<Reply, Error>) {
@@ -94,30 +65,5 @@ fn count(metrics: &Metrics, request: &Request, answer: &Result<Reply, Error>) {
                 _ => {}
             }
         }
-    }
-}
-
-fn api_resource(resource: &Arc<Resource>) -> ApiResource {
-    ApiResource {
-        group: resource.group.clone(),
-        version: resource.version.clone(),
-        resource: resource.resource.clone(),
-        kind: resource.kind.clone(),
-        namespaced: resource.namespaced,
-        preferred: true,
-        can_delete: true,
-        can_list: true,
-        can_watch: true,
-    }
-}
-
-/// What discovery says of a kind, as the decisions want it.
-pub fn core_resource(resource: &ApiResource) -> Resource {
-    Resource {
-        group: resource.group.clone(),
-        version: resource.version.clone(),
-        resource: resource.resource.clone(),
-        kind: resource.kind.clone(),
-        namespaced: resource.namespaced,
     }
 }

@@ -6,12 +6,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
+use gc_builder::Finding;
 use gc_client::Client;
 use gc_core::{
     DeleteAttempt, OrphanAttempt, OrphanStep, Outcome, OwnerReference, ReleaseAttempt, Reply, Request, State,
     Step,
 };
-use gc_graph::{Coordinate, Effect, Uid};
+use gc_graph::{Effect, Uid};
 use gc_queue::Queue;
 use log::{Level, debug, error, log_enabled, trace, warn};
 
@@ -22,24 +23,6 @@ use crate::requests;
 /// How many dependents of one owner are orphaned at the same time. The client bounds the requests of all together;
 /// the reference starts a thread of control per dependent, which costs it a gigabyte for 5,000.
 const RELEASES_IN_PARALLEL: usize = 16;
-
-/// What a worker found that only the event loop may tell the graph (G2).
-#[derive(Debug)]
-pub struct Finding {
-    /// The [`State::era`] in which it was found; in another one it proves nothing (S7).
-    pub era: u64,
-    /// What was found.
-    pub fact: Fact,
-}
-
-/// See [`Finding`].
-#[derive(Debug)]
-pub enum Fact {
-    /// Nothing exists at this coordinate (G9).
-    Absent(Coordinate),
-    /// Nothing can exist at this coordinate of a virtual node (D6).
-    Impossible(Coordinate),
-}
 
 /// What all threads share.
 #[derive(Debug)]
@@ -156,8 +139,14 @@ impl Shared {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    fn now(&self) -> Duration {
+    /// The time as decisions are told it.
+    pub fn now(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    /// The moment that this time means.
+    pub fn instant(&self, time: Duration) -> Instant {
+        self.start + time
     }
 
     fn send(&self, request: &Request) -> Reply {
@@ -230,13 +219,12 @@ fn say(uid: &Uid, outcome: &Outcome, failures: u32) {
 }
 
 fn settle(shared: &Shared, era: u64, outcome: Outcome) {
-    // The loop ends before the workers do only when the program stops.
-    let tell = |fact| _ = shared.findings.send(Finding { era, fact });
-    match outcome {
-        Outcome::Enqueue(uids) => uids.into_iter().for_each(|uid| shared.to_delete.add(uid)),
-        Outcome::VirtuallyDeleted(coordinate) => tell(Fact::Absent(coordinate)),
-        Outcome::Impossible(coordinate) => tell(Fact::Impossible(coordinate)),
-        Outcome::Forget(_) | Outcome::WaitForKind { .. } | Outcome::Retry(_) | Outcome::RetryAfter(..) => {}
+    if let Some(finding) = Finding::of(era, &outcome) {
+        // The loop ends before the workers do only when the program stops.
+        let _ = shared.findings.send(finding);
+    }
+    if let Outcome::Enqueue(uids) = outcome {
+        uids.into_iter().for_each(|uid| shared.to_delete.add(uid));
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use gc_builder::Mistake as Builder;
 use gc_core::Mistake as Core;
 use gc_tests::simulation::{Check, Mistake, Options, run, run_traced, shrink};
 
@@ -52,7 +53,7 @@ fn every_historical_mistake_is_found() {
         (Mistake::Core(Core::StrategicTakesAll), &[], 0, 50, &[Check::ReferenceRemoved][..]),
         (Mistake::DeleteWithoutVersion, &[Check::Precondition], 0, 200, &[Check::LiveOwner][..]),
         (Mistake::Any404IsProof, &[], 0, 500, &[Check::ReferenceLeft, Check::FinalizerLeft]),
-        (Mistake::EmptyDiscoveryIsTruth, &[], 1_600, 300, &[Check::ForegroundTooEarly][..]),
+        (Mistake::Builder(Builder::EmptyDiscoveryIsTruth), &[], 0, 300, &[Check::LiveOwner, Check::ForegroundTooEarly]),
         (Mistake::HalfListIsWhole, &[], 0, 200, &[Check::FinalizerLeft, Check::NoRest]),
     ];
     for (mistake, ignored, from, seeds, checks) in mistakes {

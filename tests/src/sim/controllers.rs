@@ -19,6 +19,9 @@ impl Registry {
     /// Does everything that is due. Called before every request and every poll, so that time need not be told
     /// apart from traffic.
     pub fn settle(&mut self, now: Timestamp, namespaces_too: bool) {
+        if self.settled_at == Some((self.state.resource_version, namespaces_too)) {
+            return;
+        }
         for _ in 0..ROUNDS {
             let before = self.state.resource_version;
             self.settle_definitions(Actor { now, user_agent: "kube-apiserver" });
@@ -26,6 +29,7 @@ impl Registry {
                 self.settle_namespaces(Actor { now, user_agent: "namespace-controller" });
             }
             if self.state.resource_version == before {
+                self.settled_at = self.establish_delay.is_zero().then_some((before, namespaces_too));
                 return;
             }
         }

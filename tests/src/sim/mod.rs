@@ -60,6 +60,8 @@ pub use store::Write;
 pub use watch::{WatchEvent, WatchPoll};
 pub use world::WorldError;
 
+pub(crate) use resources::{Resource, built_in};
+
 use registry::{Actor, Registry};
 use route::Route;
 use status::ApiError;
@@ -194,11 +196,20 @@ impl ApiServer {
 
     /// What an open watch has to say. A watch that is not open has ended.
     pub fn poll_watch(&mut self, now: Timestamp, id: WatchId) -> WatchPoll {
+        self.poll(now, id, true)
+    }
+
+    /// The same without the bytes, which most of the time goes into.
+    pub(crate) fn poll_watch_decoded(&mut self, now: Timestamp, id: WatchId) -> WatchPoll {
+        self.poll(now, id, false)
+    }
+
+    fn poll(&mut self, now: Timestamp, id: WatchId, with_bytes: bool) -> WatchPoll {
         self.settle(now);
         let Some(watch) = self.watches.get_mut(&id) else {
             return WatchPoll { ended: true, ..WatchPoll::default() };
         };
-        let poll = watch.poll(&self.registry.state, now);
+        let poll = watch.poll(&self.registry.state, now, with_bytes);
         if poll.ended {
             self.watches.remove(&id);
         }
@@ -244,6 +255,7 @@ impl ApiServer {
     /// watches end. UIDs are never given twice, and the histories of requests and writes go on.
     pub fn restore(&mut self, snapshot: &Snapshot) {
         self.registry.state = snapshot.0.clone();
+        self.registry.settled_at = None;
         self.close_all_watches();
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Registry {
     pub writes: std::collections::VecDeque<Write>,
     /// How long a new definition of a custom resource waits until its resources are served.
     pub establish_delay: jiff::SignedDuration,
+    /// The resourceVersion at which controllers found nothing to do, where time alone changes nothing.
+    pub settled_at: Option<(u64, bool)>,
     random: u64,
 }
 
@@ -55,6 +57,7 @@ impl Registry {
             state: State::new(),
             writes: std::collections::VecDeque::new(),
             establish_delay: jiff::SignedDuration::ZERO,
+            settled_at: None,
             random: seed,
         }
     }

@@ -60,6 +60,7 @@ pub(crate) struct Watch {
     deadline: Timestamp,
     columns: bool,
     failed: Option<ApiError>,
+    with_bytes: bool,
 }
 
 impl Watch {
@@ -99,6 +100,7 @@ impl Watch {
             deadline,
             columns: true,
             failed: None,
+            with_bytes: true,
         };
         watch.schedule_bookmark(now);
         if with_initial {
@@ -134,7 +136,8 @@ impl Watch {
     }
 
     /// What is new since the last poll.
-    pub fn poll(&mut self, state: &State, now: Timestamp) -> WatchPoll {
+    pub fn poll(&mut self, state: &State, now: Timestamp, with_bytes: bool) -> WatchPoll {
+        self.with_bytes = with_bytes;
         let mut poll = WatchPoll::default();
         if let Some(error) = self.failed.take().or_else(|| self.expired(state)) {
             poll.bytes = self.form.watch_error(&error);
@@ -210,15 +213,17 @@ impl Watch {
     }
 
     fn emit(&mut self, poll: &mut WatchPoll, kind: &'static str, object: Arc<Value>, now: Timestamp) {
-        let bytes = self.form.watch_event(
-            kind,
-            &self.scope.resource,
-            &self.scope.version,
-            &object,
-            now,
-            std::mem::take(&mut self.columns),
-        );
-        poll.bytes.extend(bytes);
+        if self.with_bytes {
+            let bytes = self.form.watch_event(
+                kind,
+                &self.scope.resource,
+                &self.scope.version,
+                &object,
+                now,
+                std::mem::take(&mut self.columns),
+            );
+            poll.bytes.extend(bytes);
+        }
         poll.events.push(WatchEvent { kind, object });
     }
 

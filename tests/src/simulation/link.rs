@@ -7,9 +7,10 @@ use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use gc_builder::{api_resource, live_object, refused};
 use gc_client::wire::{self, Format};
-use gc_client::{ApiResource, Discovery, Error, ObjectMeta, Status, discover_with};
-use gc_core::{LiveObject, OwnerReference, PatchKind, Refusal, Reply, Request, Resource, Target};
+use gc_client::{Discovery, Error, Status, discover_with};
+use gc_core::{PatchKind, Reply, Request, Target};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -22,6 +23,14 @@ const ACCEPT_OBJECT: &str = "application/vnd.kubernetes.protobuf;as=PartialObjec
                              application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const ACCEPT_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
                            application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// A line for the trace; nothing when nobody reads it.
+macro_rules! said {
+    ($link:expr, $($what:tt)*) => {
+        if $link.is_traced { format!($($what)*) } else { String::new() }
+    };
+}
+pub(super) use said;
 
 /// The server, what is true of it, and the weather on the way there.
 pub(super) struct Link {
@@ -38,6 +47,12 @@ pub(super) struct Link {
     pub requests: u64,
     /// Requests whose sender has given up on them, or is no more, and that may arrive all the same.
     pub late: Vec<(Request, Cause)>,
+    /// Whether anybody reads what happens.
+    pub is_traced: bool,
+    /// How often the server was set back to an older state.
+    pub restores: u32,
+    /// Until then no server answers anybody.
+    pub away_until: Duration,
     /// What workers have in hand: users meddle with it more often than chance would have it.
     pub in_hand: Vec<String>,
 }
@@ -71,10 +86,7 @@ impl Link {
 
     /// A request of somebody else than the collector; nothing happens to it on the way.
     pub(super) fn ask(&mut self, request: &sim::Request) -> Result<Response, Violation> {
-        let now = self.timestamp();
-        let response = self.server.handle(now, request);
-        self.truth.catch_up(&self.server, None)?;
-        Ok(response)
+        self.handle(request, None, None)
     }
 
     /// A request of an attempt.
@@ -211,7 +223,7 @@ impl Link {
 
     pub(super) fn poll(&mut self, id: WatchId) -> Result<WatchPoll, Violation> {
         let now = self.timestamp();
-        let poll = self.server.poll_watch(now, id);
+        let poll = self.server.poll_watch_decoded(now, id);
         self.truth.catch_up(&self.server, None)?;
         Ok(poll)
     }
@@ -222,6 +234,9 @@ impl Link {
         cause: Option<&Cause>,
         effect: Option<Effect>,
     ) -> Result<Response, Violation> {
+        if self.now < self.away_until {
+            return Ok(Response::cut());
+        }
         self.server.faults.extend(effect.map(|effect| FaultRule::new("", effect).times(1)));
         let now = self.timestamp();
         let response = self.server.handle(now, request);
@@ -280,21 +295,7 @@ pub(super) fn to_wire(request: &Request, drops_version: bool) -> (sim::Request, 
 }
 
 fn path(target: &Target) -> String {
-    let Resource { group, version, resource, kind, namespaced } = &*target.resource;
-    let (group, version, resource, kind) = (group.clone(), version.clone(), resource.clone(), kind.clone());
-    let (preferred, can) = (true, true);
-    let resource = ApiResource {
-        group,
-        version,
-        resource,
-        kind,
-        namespaced: *namespaced,
-        preferred,
-        can_delete: can,
-        can_list: can,
-        can_watch: can,
-    };
-    resource.path(&target.namespace, &target.name)
+    api_resource(&target.resource).path(&target.namespace, &target.name)
 }
 
 pub(super) fn reply(request: &Request, target: &Target, response: &Response) -> Reply {
@@ -302,17 +303,14 @@ pub(super) fn reply(request: &Request, target: &Target, response: &Response) -> 
         return Reply::Failed("the connection was cut".into());
     }
     if response.code >= 300 {
-        let status = to_status(response);
-        let Status { code, is_status, reason, name, kind, message, .. } = &status;
-        let (code, is_status) = (*code, *is_status);
-        return Reply::refused(target, &Refusal { code, is_status, reason, name, kind, message });
+        return refused(target, &Error::Status(Box::new(to_status(response))));
     }
     if matches!(request, Request::Delete { .. }) {
         return Reply::Deleted;
     }
     let format = Format::from_content_type(&response.content_type).unwrap_or(Format::Json);
     match wire::read_object(format, response.body_bytes()) {
-        Ok(meta) => Reply::Object(live(meta)),
+        Ok(meta) => Reply::Object(live_object(meta)),
         Err(error) => Reply::Failed(error.to_string()),
     }
 }
@@ -331,20 +329,4 @@ pub(super) fn to_error(response: &Response, path: &str) -> Option<Error> {
         300.. => Some(Error::Status(Box::new(to_status(response)))),
         _ => None,
     }
-}
-
-fn live(meta: ObjectMeta) -> LiveObject {
-    LiveObject {
-        uid: meta.uid,
-        resource_version: meta.resource_version,
-        being_deleted: meta.being_deleted,
-        finalizers: meta.finalizers,
-        owner_references: meta.owner_references.into_iter().map(owner_reference).collect(),
-    }
-}
-
-fn owner_reference(reference: gc_client::OwnerReference) -> OwnerReference {
-    let gc_client::OwnerReference { api_version, kind, name, uid, controller, block_owner_deletion } =
-        reference;
-    OwnerReference { api_version, kind, name, uid, controller, block_owner_deletion }
 }

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use gc_core::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use gc_graph::Uid;
+use hashbrown::HashSet;
 
 use super::collector::Collector;
-use super::kinds::{KINDS, Kind};
+use super::kinds::KINDS;
 use super::link::Link;
 use super::truth::{Check, Object, Owner, Truth, Violation, show_reference};
+use crate::sim::{Resource, built_in};
 
 /// Everything at rest is as it should be.
 pub(super) fn check(collector: &Collector, link: &Link) -> Result<(), Violation> {
@@ -143,9 +145,12 @@ fn check_virtual(collector: &Collector, truth: &Truth) -> Result<(), Violation> 
     Ok(())
 }
 
-/// The names under which the kinds of the simulation are watched.
-pub(super) fn watched() -> BTreeSet<(String, String)> {
-    let ours = KINDS.iter().map(|Kind { group, plural, .. }| ((*group).to_owned(), (*plural).to_owned()));
-    let definitions = ("apiextensions.k8s.io".to_owned(), "customresourcedefinitions".to_owned());
-    ours.chain([definitions]).collect()
+/// The resources that are not watched: none of the kinds of the simulation, and not the definitions.
+pub(super) fn ignored() -> HashSet<(String, String)> {
+    let is_ours = |r: &Resource| {
+        KINDS.iter().any(|kind| kind.group == r.group && kind.plural == r.plural)
+            || r.plural == "customresourcedefinitions"
+    };
+    let others = built_in().into_iter().filter(|r| !is_ours(r));
+    others.map(|r| (r.group.clone(), r.plural.clone())).collect()
 }

@@ -98,12 +98,12 @@ impl Default for Options {
 pub enum Mistake {
     /// One in the decisions.
     Core(gc_core::Mistake),
+    /// One in the graph builder.
+    Builder(gc_builder::Mistake),
     /// A DELETE goes out with the UID alone.
     DeleteWithoutVersion,
     /// Any 404 proves an object absent, also that of a path that is not served (kubernetes/kubernetes#104342).
     Any404IsProof,
-    /// An empty discovery answer is believed, and what is no longer served is gone (kubernetes/kubernetes#60037).
-    EmptyDiscoveryIsTruth,
     /// A list that breaks off counts as complete.
     HalfListIsWhole,
 }

@@ -5,29 +5,19 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use gc_builder::{Change, MonitorId, Seen};
 use gc_client::plan::{Outcome, Plan, Step};
 use gc_client::wire::{Format, ListEnd, read_list};
 use gc_client::{ApiResource, Error, ObjectMeta, ReflectorOptions, Status};
-use gc_graph::SourceId;
 
 use super::Mistake;
-use super::link::{Link, to_error};
+use super::link::{Link, said, to_error};
 use super::truth::Violation;
 use crate::sim::{WatchEvent, WatchId, object_meta};
 
 /// Small pages, so that lists have several; a small channel, so that it fills.
 const PAGE_SIZE: u32 = 3;
 const CHANGES_MAX: usize = 16;
-
-/// What a watch saw, on its way to the graph; gc-daemon's `Change`.
-#[derive(Debug)]
-pub(super) enum Change {
-    ListStarted,
-    Seen(ObjectMeta),
-    Deleted(ObjectMeta),
-    ListDone(String),
-    Failed(Error),
-}
 
 /// What the reader waits for.
 #[derive(Debug)]
@@ -37,46 +27,71 @@ enum Activity {
     Watching { id: WatchId, began: Duration, listing: bool, saw_something: bool, polled: u64 },
 }
 
-/// A watched resource; gc-daemon's `Monitor` and gc-client's `Reflector` in one.
+/// gc-client's `Reflector` for one watched resource.
 #[derive(Debug)]
 pub(super) struct Reader {
     pub resource: ApiResource,
-    pub api_version: String,
-    pub source: SourceId,
-    pub changes: VecDeque<Change>,
-    pub is_synced: bool,
-    /// The highest version of the server's data that a list has shown.
-    pub version: u64,
-    pub missing_since: Option<Duration>,
-    pub is_unserved: bool,
+    pub id: MonitorId,
     /// Its changes are held up until then: a slow connection.
     pub stalled_until: Duration,
+    changes: VecDeque<Seen>,
+    /// So many of them were seen before the server was last restored.
+    of_before: usize,
+    /// Which restore of the server it has looked after.
+    looked: u32,
+    root: String,
     plan: Plan,
     activity: Activity,
 }
 
 impl Reader {
-    pub(super) fn new(resource: ApiResource, source: SourceId, seed: u64, stream_lists: bool) -> Reader {
+    pub(super) fn new(resource: ApiResource, id: MonitorId, seed: u64, stream_lists: bool) -> Reader {
         let options =
             ReflectorOptions { seed, stream_lists, page_size: PAGE_SIZE, ..ReflectorOptions::default() };
-        let plan = Plan::of(&options, &resource.path("", ""));
+        let root = resource.path("", "");
         Reader {
-            api_version: resource.api_version(),
             resource,
-            source,
-            changes: VecDeque::new(),
-            is_synced: false,
-            version: 0,
-            missing_since: None,
-            is_unserved: false,
+            id,
             stalled_until: Duration::ZERO,
-            plan,
+            changes: VecDeque::new(),
+            of_before: 0,
+            looked: 0,
+            plan: Plan::of(&options, &root),
+            root,
             activity: Activity::Nothing,
         }
     }
 
+    /// What another reader has still under way comes first.
+    pub(super) fn take_over(&mut self, other: &mut Reader) {
+        self.changes = std::mem::take(&mut other.changes);
+        self.of_before = other.of_before;
+        self.stalled_until = other.stalled_until;
+    }
+
+    pub(super) fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
     pub(super) fn can_deliver(&self, now: Duration) -> bool {
-        !self.changes.is_empty() && self.stalled_until <= now
+        self.has_changes() && self.stalled_until <= now
+    }
+
+    /// The next change, and whether it was seen since the server was last restored.
+    pub(super) fn next_change(&mut self) -> Option<(Seen, bool)> {
+        let seen = self.changes.pop_front()?;
+        let is_of_now = self.of_before == 0;
+        self.of_before = self.of_before.saturating_sub(1);
+        Some((seen, is_of_now))
+    }
+
+    /// Whether it has asked the server something since that was last restored.
+    pub(super) fn has_looked(&self, link: &Link) -> bool {
+        self.looked == link.restores
+    }
+
+    fn push(&mut self, change: Change) {
+        self.changes.push_back(Seen { monitor: self.id, change });
     }
 
     /// When there is something to do at the server: now, later, or when the server has something new.
@@ -101,7 +116,7 @@ impl Reader {
     /// Whether it is watching, with nothing under way.
     pub(super) fn is_quiet(&self, link: &Link) -> bool {
         let is_watching = matches!(&self.activity, Activity::Watching { listing: false, polled, .. } if *polled == link.server.resource_version());
-        is_watching && self.changes.is_empty() && self.is_synced
+        is_watching && self.changes.is_empty() && self.has_looked(link)
     }
 
     /// The connection breaks, or the reader ends.
@@ -117,16 +132,15 @@ impl Reader {
             return self.listen(link);
         }
         self.activity = Activity::Nothing;
-        let root = self.resource.path("", "");
         match self.plan.next_step() {
             Step::Wait(wait) => {
                 self.activity = Activity::Until(link.now + wait);
-                Ok(format!("waits {} ms", wait.as_millis()))
+                Ok(said!(link, "waits {} ms", wait.as_millis()))
             }
             Step::ListPage { continue_token } => {
-                let mut path = format!("{root}?limit={PAGE_SIZE}");
+                let mut path = format!("{}?limit={PAGE_SIZE}", self.root);
                 if continue_token.is_empty() {
-                    self.changes.push_back(Change::ListStarted);
+                    self.push(Change::ListStarted);
                 } else {
                     path = format!("{path}&continue={continue_token}");
                 }
@@ -134,30 +148,35 @@ impl Reader {
             }
             Step::StreamList { timeout_s } => {
                 let query = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-                self.watch(link, &root, query, timeout_s, true)
+                self.watch(link, query, timeout_s, true)
             }
             Step::Watch { resource_version, timeout_s } => {
-                self.watch(link, &root, &format!("&resourceVersion={resource_version}"), timeout_s, false)
+                self.watch(link, &format!("&resourceVersion={resource_version}"), timeout_s, false)
             }
-            Step::Probe => {
-                let path = format!("{root}?limit=1");
-                match read_page(link, &path, &mut Vec::new())? {
-                    Ok(end) => {
-                        let said = format!("probes: version {}", end.resource_version);
-                        self.plan.on(Outcome::Probed(end.resource_version));
-                        Ok(said)
-                    }
-                    Err(error) => Ok(self.failed(error, Duration::ZERO)),
-                }
-            }
+            Step::Probe => self.probe(link),
         }
+    }
+
+    fn probe(&mut self, link: &mut Link) -> Result<String, Violation> {
+        let path = format!("{}?limit=1", self.root);
+        let end = match read_page(link, &path, &mut Vec::new())? {
+            Ok(end) => end,
+            Err(error) => return Ok(self.failed(error, Duration::ZERO)),
+        };
+        self.looked = link.restores;
+        let said = said!(link, "probes: version {}", end.resource_version);
+        if !self.plan.is_behind(&end.resource_version) {
+            self.push(Change::Resumed);
+        }
+        self.plan.on(Outcome::Probed(end.resource_version));
+        Ok(said)
     }
 
     fn list_page(&mut self, link: &mut Link, path: &str) -> Result<String, Violation> {
         let mut listed = Vec::new();
         let end = read_page(link, path, &mut listed)?;
         let count = listed.len();
-        self.changes.extend(listed.into_iter().map(Change::Seen));
+        listed.into_iter().for_each(|meta| self.push(Change::Seen(meta)));
         let end = match end {
             Ok(end) => end,
             Err(Error::Decode { .. }) if link.mistake == Some(Mistake::HalfListIsWhole) && 0 < count => {
@@ -166,9 +185,10 @@ impl Reader {
             }
             Err(error) => return Ok(self.failed(error, Duration::ZERO)),
         };
-        let said = format!("lists {count}, version {}", end.resource_version);
+        self.looked = link.restores;
+        let said = said!(link, "lists {count}, version {}", end.resource_version);
         if end.continue_token.is_empty() {
-            self.changes.push_back(Change::ListDone(end.resource_version.clone()));
+            self.push(Change::ListDone(end.resource_version.clone()));
         }
         self.plan.on(Outcome::Page(end));
         Ok(said)
@@ -177,21 +197,21 @@ impl Reader {
     fn failed(&mut self, error: Error, lasted: Duration) -> String {
         self.plan.on(Outcome::Failed { error: &error, lasted });
         let said = format!("fails: {error}");
-        self.changes.push_back(Change::Failed(error));
+        self.push(Change::Failed(error));
         said
     }
 
     fn watch(
         &mut self,
         link: &mut Link,
-        root: &str,
         query: &str,
         timeout_s: u64,
         listing: bool,
     ) -> Result<String, Violation> {
+        let root = &self.root;
         let path = format!("{root}?watch=true&allowWatchBookmarks=true&timeoutSeconds={timeout_s}{query}");
         let response = link.watch(&path)?;
-        if let Some(error) = to_error(&response, root) {
+        if let Some(error) = to_error(&response, &self.root) {
             return Ok(self.failed(error, Duration::ZERO));
         }
         let Some(id) = response.watch() else {
@@ -199,11 +219,11 @@ impl Reader {
             return Ok(self.failed(Error::Decode { request: path, cause }, Duration::ZERO));
         };
         if listing {
-            self.changes.push_back(Change::ListStarted);
+            self.push(Change::ListStarted);
         }
         self.activity =
             Activity::Watching { id, began: link.now, listing, saw_something: false, polled: u64::MAX };
-        Ok(format!("watches{query}"))
+        Ok(said!(link, "watches{query}"))
     }
 
     fn listen(&mut self, link: &mut Link) -> Result<String, Violation> {
@@ -232,12 +252,12 @@ impl Reader {
         *polled = link.server.resource_version();
         *saw_something |= count > 0;
         if !poll.ended {
-            return Ok(format!("hears {count} events"));
+            return Ok(said!(link, "hears {count} events"));
         }
         let saw_something = *saw_something;
         self.activity = Activity::Nothing;
         self.plan.on(Outcome::Ended { saw_something, lasted });
-        Ok(format!("hears {count} events and the end of the watch"))
+        Ok(said!(link, "hears {count} events and the end of the watch"))
     }
 
     fn hear(&mut self, event: &WatchEvent) -> Heard {
@@ -254,12 +274,13 @@ impl Reader {
                 if *listing && ends_list {
                     *listing = false;
                     self.plan.listed(&meta.resource_version);
-                    self.changes.push_back(Change::ListDone(meta.resource_version));
+                    self.push(Change::ListDone(meta.resource_version));
                 } else if !*listing {
                     if self.plan.is_behind(&meta.resource_version) {
                         return Heard::WentBack;
                     }
                     self.plan.saw(&meta.resource_version);
+                    self.push(Change::Bookmark(meta.resource_version));
                 }
             }
             kind => {
@@ -268,7 +289,7 @@ impl Reader {
                     self.plan.saw(&meta.resource_version);
                 }
                 let change = if kind == "DELETED" { Change::Deleted(meta) } else { Change::Seen(meta) };
-                self.changes.push_back(change);
+                self.push(change);
             }
         }
         Heard::On

@@ -38,7 +38,7 @@ pub(super) fn clear(world: &mut World<'_>) {
     switches.broken_resources.clear();
     world.link.fault_permille = 0;
     if let Some(collector) = &mut world.collector {
-        for reader in collector.readers.values_mut() {
+        for reader in &mut collector.readers {
             reader.stalled_until = Duration::ZERO;
         }
     }
@@ -48,7 +48,7 @@ pub(super) fn clear(world: &mut World<'_>) {
 fn close_watch(world: &mut World<'_>, chance: &mut Random) -> String {
     let Some(collector) = &mut world.collector else { return "nothing to cut".into() };
     let at = chance.below(collector.readers.len());
-    let Some(reader) = collector.readers.values_mut().nth(at) else { return "nothing to cut".into() };
+    let Some(reader) = collector.readers.get_mut(at) else { return "nothing to cut".into() };
     reader.hang_up(&mut world.link);
     format!("the watch of {} is cut", reader.resource.resource)
 }
@@ -68,7 +68,7 @@ fn stall(world: &mut World<'_>, chance: &mut Random) -> String {
     let until = world.link.now + chance.millis(100, 60_000);
     let Some(collector) = &mut world.collector else { return "nothing to stall".into() };
     let at = chance.below(collector.readers.len());
-    let Some(reader) = collector.readers.values_mut().nth(at) else { return "nothing to stall".into() };
+    let Some(reader) = collector.readers.get_mut(at) else { return "nothing to stall".into() };
     reader.stalled_until = until;
     format!("{} is held up until {} ms", reader.resource.resource, until.as_millis())
 }

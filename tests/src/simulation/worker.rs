@@ -8,7 +8,7 @@ use gc_core::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use gc_graph::Uid;
 
 use super::collector::Collector;
-use super::link::Link;
+use super::link::{Link, said};
 use super::random::Random;
 use super::truth::{Cause, Check, Violation, short_uid};
 
@@ -24,6 +24,8 @@ pub(super) struct Worker {
 pub(super) struct Job {
     pub uid: Uid,
     since: u64,
+    /// The era in which it began.
+    era: u64,
     attempt: Attempt,
     pub traffic: Traffic,
     /// Dependents that are being released, in parallel.
@@ -89,7 +91,7 @@ pub(super) fn step(
     let Some(mut job) = worker.job.take() else {
         let queue = if is_orphan { &mut collector.to_orphan } else { &mut collector.to_delete };
         let Some(uid) = queue.get(link.now) else { return Ok(String::new()) };
-        let mut job = Job::new(uid, is_orphan, link.truth.step);
+        let mut job = Job::new(uid, is_orphan, link.truth.step, collector.state.era());
         let said = job.advance(collector, link)?;
         return Ok(finish(collector, number, link, job, said));
     };
@@ -97,7 +99,7 @@ pub(super) fn step(
         match std::mem::replace(&mut job.traffic, Traffic::None) {
             Traffic::Sent(request) => {
                 let reply = link.send(&request, &job.cause(&request, link.truth.life))?;
-                let said = format!("{} -> {}", show_request(&request), show_reply(&reply));
+                let said = said!(link, "{} -> {}", show_request(&request), show_reply(&reply));
                 job.traffic = Traffic::Back(reply);
                 Said::Step(said)
             }
@@ -124,25 +126,25 @@ fn finish(collector: &mut Collector, number: usize, link: &mut Link, job: Job, s
     match said {
         Said::Step(said) => {
             worker.job = Some(job);
-            format!("{uid}: {said}")
+            said!(link, "{uid}: {said}")
         }
         Said::Done(outcome) => {
-            let said = format!("{uid}: {outcome}");
+            let said = said!(link, "{uid}: {outcome}");
             let is_orphan = worker.is_orphan;
-            collector.settle(link.now, &job.uid, is_orphan, outcome);
+            collector.settle(link.now, &job.uid, is_orphan, (job.era, outcome));
             said
         }
     }
 }
 
 impl Job {
-    fn new(uid: Uid, is_orphan: bool, since: u64) -> Job {
+    fn new(uid: Uid, is_orphan: bool, since: u64, era: u64) -> Job {
         let attempt = if is_orphan {
             Attempt::Orphan(OrphanAttempt::new(uid.clone()))
         } else {
             Attempt::Delete(DeleteAttempt::new(uid.clone()))
         };
-        Job { uid, since, attempt, traffic: Traffic::None, releases: Vec::new() }
+        Job { uid, since, era, attempt, traffic: Traffic::None, releases: Vec::new() }
     }
 
     fn cause(&self, request: &Request, life: u32) -> Cause {
@@ -156,6 +158,7 @@ impl Job {
             Traffic::None | Traffic::Sent(_) => None,
         };
         let state = &mut collector.state;
+        state.tell_time(link.now);
         let request = match &mut self.attempt {
             Attempt::Delete(attempt) => match attempt.step(state, link.now, reply) {
                 Step::Done(outcome) => return Ok(Said::Done(outcome)),
@@ -173,7 +176,7 @@ impl Job {
             },
         };
         self.check(&request, collector, link)?;
-        let said = format!("sends {}", show_request(&request));
+        let said = said!(link, "sends {}", show_request(&request));
         self.traffic = Traffic::Sent(request);
         Ok(Said::Step(said))
     }
@@ -206,21 +209,22 @@ impl Job {
         let said = match std::mem::replace(&mut release.traffic, Traffic::None) {
             Traffic::Sent(request) => {
                 let reply = link.send(&request, &Cause { since, life, is_delete: false })?;
-                let said = format!("{} -> {}", show_request(&request), show_reply(&reply));
+                let said = said!(link, "{} -> {}", show_request(&request), show_reply(&reply));
                 release.traffic = Traffic::Back(reply);
                 said
             }
             traffic => {
                 let reply = if let Traffic::Back(reply) = traffic { Some(reply) } else { None };
+                collector.state.tell_time(link.now);
                 match release.attempt.step(&mut collector.state, reply) {
                     Step::Call(request) => {
                         link.truth.unless_ignored(check_preconditions(&request, true))?;
-                        let said = format!("sends {}", show_request(&request));
+                        let said = said!(link, "sends {}", show_request(&request));
                         release.traffic = Traffic::Sent(request);
                         said
                     }
                     Step::Done(outcome) => {
-                        let said = outcome.to_string();
+                        let said = said!(link, "{outcome}");
                         let done = self.releases.swap_remove(at);
                         if let Attempt::Orphan(attempt) = &mut self.attempt {
                             attempt.released(done.attempt.uid(), outcome);
@@ -230,7 +234,7 @@ impl Job {
                 }
             }
         };
-        Ok(Said::Step(format!("dependent {uid}: {said}")))
+        Ok(Said::Step(said!(link, "dependent {uid}: {said}")))
     }
 }
 

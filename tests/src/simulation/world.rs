@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::collector::{Collector, LOOK_EVERY, Name, Setup};
-use super::link::Link;
+use super::collector::{Collector, Setup};
+use super::link::{Link, said};
 use super::random::Random;
 use super::truth::{Check, Truth, Violation};
 use super::{Failure, Mistake, Options, Report, Trace, liveness, users, weather, worker};
@@ -16,6 +16,7 @@ const REST_WITHIN: Duration = Duration::from_secs(3_600);
 const REST_STEPS_MAX: u64 = 200_000;
 /// A watch and a list of each of 7 resources in 120 to 200 s, with a probe after each that was silent, and two requests
 /// of discovery every 30 s.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
 const IDLE_REQUESTS_PER_MINUTE: u64 = 2 * 2 + 7 * 2;
 
 /// A run.
@@ -40,16 +41,16 @@ pub(super) struct World<'t> {
 }
 
 /// One thing that can happen next.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Move {
-    Deliver(Name),
-    Read(Name),
+    Deliver(usize),
+    Read(usize),
     Find,
     Look,
     Answer,
     Work(usize),
     Late(usize),
-    Begin,
+    Wake,
     Start,
 }
 
@@ -62,8 +63,12 @@ impl<'t> World<'t> {
             delete_workers: chance.within(1, 4),
             orphan_workers: chance.within(1, 2),
             stream_lists: chance.permille(300),
-            watched: liveness::watched(),
-            options: core_options(options.mistake),
+            ignored: liveness::ignored(),
+            core: core_options(options.mistake),
+            builder: match options.mistake {
+                Some(Mistake::Builder(mistake)) => Some(mistake),
+                _ => None,
+            },
         };
         let link = Link {
             server: ApiServer::new(seed),
@@ -74,6 +79,9 @@ impl<'t> World<'t> {
             mistake: options.mistake,
             requests: 0,
             late: Vec::new(),
+            is_traced: trace.is_some(),
+            restores: 0,
+            away_until: Duration::ZERO,
             in_hand: Vec::new(),
         };
         World {
@@ -209,15 +217,15 @@ impl<'t> World<'t> {
             }
             return (moves, wakes.into_iter().min());
         };
-        for (name, reader) in &collector.readers {
+        for (at, reader) in collector.readers.iter().enumerate() {
             if reader.can_deliver(now) {
-                moves.push(Move::Deliver(name.clone()));
-            } else if !reader.changes.is_empty() {
+                moves.push(Move::Deliver(at));
+            } else if reader.has_changes() {
                 wakes.push(reader.stalled_until);
             }
             match reader.acts_at(&self.link) {
-                Some(at) if at <= now => moves.push(Move::Read(name.clone())),
-                at => wakes.extend(at),
+                Some(due) if due <= now => moves.push(Move::Read(at)),
+                due => wakes.extend(due),
             }
         }
         moves.extend((!collector.findings.is_empty()).then_some(Move::Find));
@@ -228,18 +236,19 @@ impl<'t> World<'t> {
         } else {
             wakes.push(collector.next_look);
         }
-        match collector.first_lists_due {
-            Some(due) if due <= now => moves.push(Move::Begin),
+        match collector.builder.due() {
+            Some(due) if due <= now => moves.push(Move::Wake),
             due => wakes.extend(due),
         }
         let (to_delete, to_orphan) =
             (collector.to_delete.next_ready(now), collector.to_orphan.next_ready(now));
+        let is_collecting = collector.builder.is_collecting();
         for (number, worker) in collector.workers.iter().enumerate() {
             let ready = if worker.is_orphan { to_orphan } else { to_delete };
             match ready {
                 _ if worker.job.is_some() => moves.push(Move::Work(number)),
-                Some(at) if collector.is_collecting && at <= now => moves.push(Move::Work(number)),
-                at if collector.is_collecting => wakes.extend(at),
+                Some(at) if is_collecting && at <= now => moves.push(Move::Work(number)),
+                at if is_collecting => wakes.extend(at),
                 _ => {}
             }
         }
@@ -253,7 +262,8 @@ impl<'t> World<'t> {
             // Or it never arrives.
             if chance.permille(700) {
                 let reply = link.arrive_late(&request, &cause)?;
-                let said = format!("{} -> {}", worker::show_request(&request), worker::show_reply(&reply));
+                let said =
+                    said!(link, "{} -> {}", worker::show_request(&request), worker::show_reply(&reply));
                 self.say("late", &said);
             }
             return Ok(());
@@ -263,20 +273,18 @@ impl<'t> World<'t> {
             return Ok(());
         };
         let (who, said) = match chosen {
-            Move::Deliver(name) => (format!("graph <- {}", name.1), collector.deliver(&name, link)),
-            Move::Read(name) => {
-                let Some(reader) = collector.readers.get_mut(&name) else { return Ok(()) };
-                (format!("reader {}", name.1), reader.act(link)?)
+            Move::Deliver(at) => (collector.who(at, "graph <-", link), collector.deliver(at, link)),
+            Move::Read(at) => {
+                let who = collector.who(at, "reader", link);
+                let Some(reader) = collector.readers.get_mut(at) else { return Ok(()) };
+                (who, reader.act(link)?)
             }
-            Move::Find => ("graph <- finding".into(), collector.take_finding(link.now)),
+            Move::Find => ("graph <- finding".into(), collector.take_finding(link)),
             Move::Look => ("discovery".into(), collector.look(link)?),
             Move::Answer => ("loop <- discovery".into(), collector.take_answer(link)),
-            Move::Begin => {
-                collector.collect();
-                ("collecting".into(), "30 s have passed".into())
-            }
+            Move::Wake => ("builder".into(), collector.wake(link)),
             Move::Work(number) => {
-                (format!("worker {number}"), worker::step(collector, number, link, chance)?)
+                (said!(link, "worker {number}"), worker::step(collector, number, link, chance)?)
             }
             Move::Late(_) | Move::Start => (String::new(), String::new()),
         };
@@ -288,7 +296,7 @@ impl<'t> World<'t> {
         let Some(mut collector) = self.collector.take() else {
             return "the collector is dead already".into();
         };
-        for reader in collector.readers.values_mut() {
+        for reader in &mut collector.readers {
             reader.hang_up(&mut self.link);
         }
         for worker in collector.workers {
@@ -330,12 +338,13 @@ impl<'t> World<'t> {
             collector.to_delete.next_ready(now).is_none() && collector.to_orphan.next_ready(now).is_none();
         nothing_queued
             && self.link.late.is_empty()
-            && collector.is_collecting
+            && collector.builder.is_collecting()
+            && collector.builder.monitors().iter().all(|monitor| monitor.is_synced())
             && collector.findings.is_empty()
             && collector.workers.iter().all(|worker| worker.job.is_none())
             && collector.is_discovery_quiet()
             && self.calm_since < collector.last_look
-            && collector.readers.values().all(|reader| reader.is_quiet(&self.link))
+            && collector.readers.iter().all(|reader| reader.is_quiet(&self.link))
     }
 
     /// What is left to do.
@@ -343,8 +352,8 @@ impl<'t> World<'t> {
         let now = self.link.now;
         let Some(collector) = &mut self.collector else { return "the collector is dead".into() };
         let readers: Vec<&str> = (collector.readers.iter())
-            .filter(|(_, reader)| !reader.is_quiet(&self.link))
-            .map(|(name, _)| name.1.as_str())
+            .filter(|reader| !reader.is_quiet(&self.link))
+            .map(|reader| reader.resource.resource.as_str())
             .collect();
         let busy = collector.workers.iter().filter_map(|w| w.job.as_ref()).map(|job| job.uid.to_string());
         format!(
