@@ -284,7 +284,7 @@ impl ExecPlugin {
     }
 
     /// JSON or YAML. Parse errors are not quoted: they may hold a part of the token.
-    fn parse(&self, output: &[u8]) -> Result<Credential, Error> {
+    pub(crate) fn parse(&self, output: &[u8]) -> Result<Credential, Error> {
         let not_a_credential = || {
             self.error("it printed no ExecCredential in JSON or YAML; run it by hand to see what it prints")
         };

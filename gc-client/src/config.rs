@@ -51,11 +51,15 @@ pub enum ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::Missing { tried } => f.write_str(tried),
-            ConfigError::File { file, cause } => write!(f, "{file}: {cause}"),
-            ConfigError::Field { file, field, cause, mend } => write!(f, "{file}: {field}: {cause}; {mend}"),
-        }
+        let text = match self {
+            ConfigError::Missing { tried } => tried.clone(),
+            ConfigError::File { file, cause } => format!("{file}: {cause}"),
+            ConfigError::Field { file, field, cause, mend } => format!("{file}: {field}: {cause}; {mend}"),
+        };
+        // Names of files, contexts and users may hold anything, a line break too.
+        text.chars().try_for_each(|c| {
+            if c.is_control() { write!(f, "{}", c.escape_default()) } else { fmt::Write::write_char(f, c) }
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
+use crate::error::shorten;
 use crate::{ApiResource, Client, Error, Request, Response};
 
 /// The aggregated form first, then what servers before Kubernetes 1.26 have.
@@ -73,9 +74,11 @@ pub type Get<'g> = &'g (dyn Fn(&str, &str) -> Result<Response, Error> + Sync);
 pub fn discover_with(get: Get<'_>) -> Result<Discovery, Error> {
     let mut groups = core_groups(get)?;
     groups.extend(named_groups(get)?);
+    groups.iter_mut().for_each(refuse_impossible_names);
     fetch_missing(get, &mut groups);
     let mut discovery = Discovery::default();
-    for group in groups {
+    for mut group in groups {
+        refuse_impossible_names(&mut group);
         add_group(&mut discovery, group);
     }
     Ok(discovery)
@@ -155,7 +158,7 @@ fn is_aggregated(response: &Response) -> bool {
 }
 
 fn read<T: DeserializeOwned + Document>(path: &str, response: &Response) -> Result<T, Error> {
-    let decode = |cause| Error::Decode { request: format!("GET {path}"), cause };
+    let decode = |cause: String| Error::Decode { request: format!("GET {path}"), cause: shorten(&cause) };
     let Kind { kind } = serde_json::from_slice(&response.body).map_err(|e| decode(e.to_string()))?;
     if kind.as_deref() != Some(T::KIND) {
         let found = kind.unwrap_or_else(|| "document without a kind".into());
@@ -218,6 +221,29 @@ fn resource(
     }
 }
 
+/// A group, version or resource whose name is no part of a path would be asked for under some other path. Nothing is
+/// known of such a version.
+fn refuse_impossible_names(group: &mut Group) {
+    let is_possible_group = group.name.is_empty() || is_path_segment(&group.name);
+    for version in &mut group.versions {
+        let is_possible = is_possible_group
+            && is_path_segment(&version.name)
+            && match &version.contents {
+                Contents::Known(resources) => resources.iter().all(|r| is_path_segment(&r.resource)),
+                Contents::Missing | Contents::Failed(_) => true,
+            };
+        if !is_possible {
+            version.contents = Contents::Failed("the server gives a name that cannot stand in a path".into());
+        }
+    }
+}
+
+/// What names of groups, versions and resources are made of, and at most as long as a DNS name.
+fn is_path_segment(name: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+    (1..=253).contains(&name.len()) && name.bytes().all(is_plain) && !name.bytes().all(|b| b == b'.')
+}
+
 /// Asks for every version whose contents are missing. A few threads share the work; each asks for one at a time.
 fn fetch_missing(get: Get<'_>, groups: &mut [Group]) {
     let mut missing = Vec::new();
@@ -259,7 +285,7 @@ fn fetch(get: Get<'_>, group: &str, version: &str) -> Contents {
     let list = get(&path, ACCEPT_PLAIN).and_then(successful).and_then(|r| read::<ApiResourceList>(&path, &r));
     match list {
         Ok(ApiResourceList { resources }) => {
-            let main = resources.into_iter().filter(|r| !r.name.contains('/'));
+            let main = resources.into_iter().filter(|r| !r.name.contains('/') && !r.kind.is_empty());
             Contents::Known(
                 main.map(|r| resource(group, version, r.name, r.kind, r.namespaced, &r.verbs)).collect(),
             )
@@ -278,7 +304,7 @@ fn add_group(discovery: &mut Discovery, group: Group) {
         let resources = match version.contents {
             Contents::Known(resources) => resources,
             Contents::Failed(why) => {
-                discovery.failed.push((group_version(&group.name, &version.name), why));
+                discovery.failed.push((shorten(&group_version(&group.name, &version.name)), why));
                 continue;
             }
             Contents::Missing => continue,

@@ -83,7 +83,9 @@ impl Status {
     /// assert!(!gc_client::Status::from_body(404, None, b"404 page not found").proves_absent("a"));
     /// ```
     pub fn from_body(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Status {
-        let parsed = serde_json::from_slice::<StatusBody>(body).ok();
+        // The parser does not look into strings that nobody wants; bytes that are no text are no proof of anything.
+        let text = std::str::from_utf8(body).ok();
+        let parsed = text.and_then(|text| serde_json::from_str::<StatusBody>(text).ok());
         let Some(body_status) = parsed.filter(|s| s.kind == "Status" && s.api_version == "v1") else {
             let message = shorten(&String::from_utf8_lossy(body));
             return Status { code, message, retry_after, ..Status::default() };
@@ -93,7 +95,7 @@ impl Status {
         Status {
             code: if code == 0 { body_status.code.unwrap_or(0) } else { code },
             reason: body_status.reason.unwrap_or_default(),
-            message: shorten(&body_status.message.unwrap_or_default()),
+            message: body_status.message.unwrap_or_default(),
             name: details.name.unwrap_or_default(),
             kind: details.kind.unwrap_or_default(),
             group: details.group.unwrap_or_default(),
@@ -101,6 +103,19 @@ impl Status {
             is_status: true,
             retry_after: retry_after.or_else(|| asked_to_wait.map(|s| Duration::from_secs(u64::from(s)))),
         }
+        .fit_to_show()
+    }
+
+    /// Whatever the server wrote, as it may stand in a line of a log: words become one short line, and what is to name
+    /// something (a reason, an object) but cannot is dropped, since cut to fit it would name something else.
+    pub(crate) fn fit_to_show(mut self) -> Status {
+        self.message = shorten(&self.message);
+        for name in [&mut self.reason, &mut self.name, &mut self.kind, &mut self.group, &mut self.uid] {
+            if name.len() > MESSAGE_BYTES_MAX || name.chars().any(char::is_control) {
+                name.clear();
+            }
+        }
+        self
     }
 
     /// Whether this proves that an object of exactly this name does not exist under the path that was asked
@@ -171,7 +186,7 @@ struct StatusDetails {
 }
 
 /// One line of at most `MESSAGE_BYTES_MAX` bytes, without control characters that would garble a log.
-fn shorten(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     let mut line = String::new();
     for c in text.trim().chars() {
         let c = if c.is_control() { ' ' } else { c };
@@ -214,6 +229,20 @@ mod tests {
         // The header wins over the body.
         let header = Some(Duration::from_secs(1));
         assert_eq!(Status::from_body(429, header, body).retry_after, header);
+    }
+
+    #[test]
+    fn d16_a_status_that_is_no_text_proves_nothing() {
+        let body = b"{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"reason\":\"NotFound\",\"details\":{\"name\":\"a\"},\"x\":\"\x80\"}";
+        assert!(!Status::from_body(404, None, body).proves_absent("a"));
+    }
+
+    #[test]
+    fn r7_a_reason_or_a_name_that_no_log_can_show_is_dropped() {
+        let body = br#"{"kind":"Status","apiVersion":"v1","reason":"Not\nFound","details":{"name":"a\u0000"},"code":404}"#;
+        let status = Status::from_body(404, None, body);
+        assert_eq!(status.to_string(), "the server answered 404");
+        assert!(!status.proves_absent("a\0") && !status.proves_absent("a"));
     }
 
     #[test]

@@ -389,10 +389,13 @@ fn finish(response: http::Response<ureq::Body>, request: &Request<'_>) -> Result
     let retry_after = header(&response, http::header::RETRY_AFTER);
     let reader = response.into_body().into_with_config().limit(BODY_BYTES_MAX).reader();
     let body = read_within(reader, BODY_WITHIN).map_err(|error| failure(request, &error))?;
-    // Seconds as u32: more than a century is no time to wait but a mistake. The form with a date is not used by any
-    // API server.
-    let retry_after = retry_after.trim().parse::<u32>().ok().map(|s| Duration::from_secs(u64::from(s)));
-    Ok(Response { code, content_type, retry_after, body })
+    Ok(Response { code, content_type, retry_after: self::retry_after(&retry_after), body })
+}
+
+/// Seconds as u32: more than a century is no time to wait but a mistake. The form with a date is not used by any API
+/// server.
+pub(crate) fn retry_after(header: &str) -> Option<Duration> {
+    header.trim().parse::<u32>().ok().map(|s| Duration::from_secs(u64::from(s)))
 }
 
 fn read_within(mut reader: impl Read, within: Duration) -> Result<Vec<u8>, ureq::Error> {

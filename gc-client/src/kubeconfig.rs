@@ -146,11 +146,29 @@ pub(crate) fn load(
     resolve(environment, &merged, context)
 }
 
+/// The same for one file whose bytes are there already.
+pub(crate) fn load_bytes(
+    environment: &Environment<'_>,
+    file: &Path,
+    bytes: &[u8],
+    context: Option<&str>,
+) -> Result<Config, ConfigError> {
+    let mut merged = Merged { files: file.display().to_string(), ..Merged::default() };
+    merged.add(parse_bytes(file, bytes)?, file);
+    resolve(environment, &merged, context)
+}
+
 fn parse(file: &Path) -> Result<Kubeconfig, ConfigError> {
+    let bytes = read_file(file).map_err(|cause| ConfigError::File {
+        file: file.display().to_string(),
+        cause: format!("{cause}; give a kubeconfig that this process may read"),
+    })?;
+    parse_bytes(file, &bytes)
+}
+
+fn parse_bytes(file: &Path, bytes: &[u8]) -> Result<Kubeconfig, ConfigError> {
     let error = |cause: String| ConfigError::File { file: file.display().to_string(), cause };
-    let bytes = read_file(file)
-        .map_err(|cause| error(format!("{cause}; give a kubeconfig that this process may read")))?;
-    let text = std::str::from_utf8(&bytes)
+    let text = std::str::from_utf8(bytes)
         .map_err(|_| error("it is no text; give a kubeconfig in YAML".to_owned()))?;
     if text.trim().is_empty() {
         return Ok(Kubeconfig::default());

@@ -15,6 +15,8 @@ mod proxy;
 mod secret;
 mod session;
 mod tls;
+#[doc(hidden)]
+pub mod untrusted;
 mod watch;
 pub mod wire;
 

@@ -31,6 +31,13 @@ fn data(pem: &str) -> String {
     BASE64_STANDARD.encode(pem)
 }
 
+#[test]
+fn r7_a_name_with_a_line_break_leaves_the_error_on_one_line() {
+    let kubeconfig = br#"{"contexts":[{"name":"a\n0","":{}}]}"#;
+    let error = gc_client::untrusted::kubeconfig(kubeconfig, None).unwrap_err().to_string();
+    assert!(error.ends_with(r"the file defines the contexts a\n0"), "{error}");
+}
+
 const SERVER: &str = "server: https://prod.example:6443\ninsecure-skip-tls-verify: true";
 
 #[test]

@@ -9,6 +9,8 @@ pub mod daemon;
 pub mod discovery;
 pub mod events;
 pub mod flags;
+#[cfg(test)]
+mod fuzz;
 pub mod health;
 pub mod logging;
 pub mod metrics;

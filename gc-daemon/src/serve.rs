@@ -275,7 +275,7 @@ fn drop_rest(mut stream: &TcpStream, start: Instant) -> io::Result<()> {
 }
 
 /// The answer to the head of a request.
-fn answer(head: &[u8], pages: &Pages) -> Answer {
+pub(crate) fn answer(head: &[u8], pages: &Pages) -> Answer {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {
@@ -371,7 +371,7 @@ impl Page {
     }
 }
 
-struct Answer {
+pub(crate) struct Answer {
     code: u16,
     content_type: &'static str,
     body: String,
@@ -392,7 +392,7 @@ impl Answer {
         Answer { code: report.code(), content_type: PLAIN_TEXT, body, head_only: false }
     }
 
-    fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let reason = match self.code {
             200 => "OK",
             400 => "Bad Request",

@@ -53,7 +53,13 @@ fn every_historical_mistake_is_found() {
         (Mistake::Core(Core::StrategicTakesAll), &[], 0, 50, &[Check::ReferenceRemoved][..]),
         (Mistake::DeleteWithoutVersion, &[Check::Precondition], 0, 200, &[Check::LiveOwner][..]),
         (Mistake::Any404IsProof, &[], 0, 500, &[Check::ReferenceLeft, Check::FinalizerLeft]),
-        (Mistake::Builder(Builder::EmptyDiscoveryIsTruth), &[], 0, 300, &[Check::LiveOwner, Check::ForegroundTooEarly]),
+        (
+            Mistake::Builder(Builder::EmptyDiscoveryIsTruth),
+            &[],
+            0,
+            300,
+            &[Check::LiveOwner, Check::ForegroundTooEarly],
+        ),
         (Mistake::HalfListIsWhole, &[], 0, 200, &[Check::FinalizerLeft, Check::NoRest]),
     ];
     for (mistake, ignored, from, seeds, checks) in mistakes {

@@ -30,6 +30,8 @@ pub enum Command {
     Simulate(Simulate),
     /// Kill, pause, cut off and mislead the daemon and its real API server at random moments of large cascades
     Chaos(Chaos),
+    /// Feed damaged input to everything that reads bytes from outside
+    Fuzz(Fuzz),
 }
 
 /// `cargo xtask rig`
@@ -135,6 +137,23 @@ pub struct Chaos {
     /// Try this gc-daemon instead of building one
     #[arg(long, value_name = "FILE")]
     pub daemon: Option<PathBuf>,
+}
+
+/// `cargo xtask fuzz`
+#[derive(Args, Debug)]
+pub struct Fuzz {
+    /// For so many minutes, shared by all targets
+    #[arg(long, value_name = "M", default_value_t = 1)]
+    pub minutes: u64,
+    /// Only this reader; each run names them all
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+    /// The seed of every random choice, printed at the start of each run
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Try this one input, in hexadecimal, as a failure names it
+    #[arg(long, value_name = "HEX", requires = "target")]
+    pub input: Option<String>,
 }
 
 /// `cargo xtask conformance`

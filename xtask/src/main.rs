@@ -1,5 +1,5 @@
 //! What the repository does with itself: `cargo xtask demo`, `cargo xtask rig`, `cargo xtask e2e`,
-//! `cargo xtask differential`, `cargo xtask simulate`, `cargo xtask conformance`, `cargo xtask chaos`.
+//! `cargo xtask differential`, `cargo xtask simulate`, `cargo xtask fuzz`, `cargo xtask conformance`, `cargo xtask chaos`.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ mod dirs;
 mod e2e;
 mod failure;
 mod flags;
+mod fuzz;
 mod interrupt;
 mod kinds;
 mod kubeconfig;
@@ -51,5 +52,6 @@ fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Conformance(flags) => conformance::run(flags),
         Command::Simulate(flags) => simulate::run(flags),
         Command::Chaos(flags) => chaos::run(flags),
+        Command::Fuzz(flags) => fuzz::run(flags),
     }
 }

@@ -225,3 +225,21 @@ fn the_older_form_is_bounded() {
         [(format!("v{GROUP_VERSIONS_MAX}"), "the server has too many versions".into())]
     );
 }
+
+#[test]
+fn r7_a_name_that_is_no_part_of_a_path_is_asked_for_nowhere() {
+    let discovery = discover_with(&|path, _| {
+        let body = match path {
+            "/api" => json!({"kind": "APIVersions", "versions": ["v1", "..", "v1?x", "a\nb"]}),
+            "/apis" => json!({"kind": "APIGroupList", "groups": [{"name": "../api", "versions": [{"version": "v1"}]}]}),
+            "/api/v1" => json!({"kind": "APIResourceList", "resources": [{"name": "", "kind": "Empty"}]}),
+            other => panic!("{other} was asked for"),
+        };
+        let body = body.to_string().into();
+        Ok(Response { code: 200, content_type: "application/json".into(), retry_after: None, body })
+    })
+    .unwrap();
+    assert_eq!(discovery.resources, []);
+    let failed: Vec<&str> = discovery.failed.iter().map(|(version, _)| version.as_str()).collect();
+    assert_eq!(failed, ["v1", "..", "v1?x", "a b", "../api/v1"]);
+}

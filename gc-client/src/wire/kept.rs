@@ -140,15 +140,11 @@ impl Kept {
     }
 
     pub(super) fn status(&self, offset: u64) -> Result<Status, WireError> {
-        const MESSAGE_BYTES: usize = 1024;
         let text = |span| self.text(span, offset).map(String::from);
-        let mut message = text(self.message)?;
-        let whole = |length: &usize| message.is_char_boundary(*length);
-        message.truncate((0..=MESSAGE_BYTES).rev().find(whole).unwrap_or(0));
-        Ok(Status {
+        let status = Status {
             code: self.code,
             reason: text(self.reason)?,
-            message,
+            message: text(self.message)?,
             name: text(self.details.name)?,
             kind: text(self.details.kind)?,
             group: text(self.details.group)?,
@@ -158,7 +154,8 @@ impl Kept {
                 0 => None,
                 seconds => Some(Duration::from_secs(u64::from(seconds))),
             },
-        })
+        };
+        Ok(status.fit_to_show())
     }
 
     /// Lends the metadata for one call. Nearly every object has at most a few finalizers and owners: those need no

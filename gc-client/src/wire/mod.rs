@@ -37,7 +37,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 
-use crate::error::Status;
+use crate::error::{Status, shorten};
 use crate::meta::{MetaRef, ObjectMeta};
 pub use kept::KEPT_LIMIT;
 use kept::Kept;
@@ -224,7 +224,8 @@ impl<R: Read> WatchReader<R> {
 
 impl WireError {
     fn malformed(offset: u64, what: impl Into<String>) -> WireError {
-        WireError::Malformed { offset, what: what.into() }
+        // Some of the words are the server's.
+        WireError::Malformed { offset, what: shorten(&what.into()) }
     }
 }
 

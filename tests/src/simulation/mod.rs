@@ -40,7 +40,7 @@ mod collector;
 mod kinds;
 mod link;
 mod liveness;
-mod random;
+pub(crate) mod random;
 mod reader;
 mod shrink;
 pub mod small_worlds;
