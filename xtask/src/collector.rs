@@ -180,6 +180,23 @@ impl Collector {
         Ok(sum_of_samples(&self.api.text("/metrics")?, name, label))
     }
 
+    /// A text that changes when the resources that it watches have: for the reference, how often it has taken over what
+    /// discovery says; else which of them have been listed.
+    ///
+    /// # Errors
+    ///
+    /// When its metrics do not answer.
+    pub fn watched(&self) -> Result<String, Failure> {
+        if self.is_reference {
+            let log = std::fs::read_to_string(self.process.log()).unwrap_or_default();
+            return Ok(log.matches("synced garbage collector").count().to_string());
+        }
+        let metrics = self.api.text("/metrics")?;
+        let listed =
+            metrics.lines().filter(|line| line.starts_with("gc_kind_synced") && line.ends_with(" 1"));
+        Ok(listed.collect())
+    }
+
     /// The path of its log and the last lines.
     pub fn log_tail(&self) -> String {
         self.process.log_tail()

@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::Policy;
-use crate::differential::model::{IMPOSSIBLE_NAME, Kind, Object, Place, Reference, Snapshot, Step, Uid};
+use crate::differential::model::{
+    IMPOSSIBLE_NAME, Identity, Kind, Object, Place, Reference, Snapshot, Step, Uid,
+};
 
 /// A burst as far as it has been made.
 pub struct Burst {
@@ -17,6 +19,20 @@ pub struct Burst {
     edges: BTreeSet<(u32, u32, bool)>,
     done: BTreeMap<u32, Done>,
     steps: Vec<Step>,
+    circumstances: Circumstances,
+}
+
+/// What bursts depend on besides the objects.
+#[derive(Clone, Debug, Default)]
+pub struct Circumstances {
+    /// Whether the collector may be killed in the middle.
+    pub has_kill: bool,
+    /// A kind that nobody serves now, but later.
+    pub unserved: Option<Kind>,
+    /// Whether nothing may be made that cannot be decided.
+    pub is_decidable: bool,
+    /// Namespaces that are being deleted.
+    pub ended: BTreeSet<Place>,
 }
 
 /// What has been done to an object in this burst.
@@ -34,9 +50,14 @@ enum Done {
 
 impl Burst {
     /// An empty burst on what is there.
-    pub fn new(now: &Snapshot) -> Burst {
-        let mut burst =
-            Burst { objects: now.clone(), edges: BTreeSet::new(), done: BTreeMap::new(), steps: Vec::new() };
+    pub fn new(now: &Snapshot, circumstances: Circumstances) -> Burst {
+        let mut burst = Burst {
+            objects: now.clone(),
+            edges: BTreeSet::new(),
+            done: BTreeMap::new(),
+            steps: Vec::new(),
+            circumstances,
+        };
         for (number, object) in now {
             burst.add_edges(*number, &object.owners);
         }
@@ -74,8 +95,12 @@ impl Burst {
         }
         match step {
             Step::Create { identity, owners, finalizers, .. } => {
-                let stuck = !finalizers.is_empty() || cannot_be_decided(identity.place, owners);
-                self.allows_create(owners, stuck)
+                let undecidable = self.cannot_be_decided(identity.place, owners);
+                let Circumstances { ended, is_decidable, .. } = &self.circumstances;
+                if ended.contains(&identity.place) || (undecidable && *is_decidable) {
+                    return false;
+                }
+                self.allows_create(owners, undecidable || !finalizers.is_empty())
             }
             Step::Delete { number, policy: Some(Policy::Orphan) } => {
                 // What the collector has not seen when it orphans is lost to it (kubernetes/kubernetes#131307). And what
@@ -88,10 +113,13 @@ impl Burst {
                 let around = self.around([*number]);
                 if self.is_delicate(&around) {
                     let foreground = *policy == Some(Policy::Foreground);
-                    return self.is_untouched(&around) && self.is_confluent(*number, foreground);
+                    return self.is_untouched(&around)
+                        && self.is_confluent(*number, foreground)
+                        && !(self.circumstances.has_kill && foreground && self.has_loose_edges(&around));
                 }
                 !self.has(&around, Done::Alone)
             }
+            Step::EndNamespace { place } => self.allows_end_of_namespace(*place),
             Step::Own { number, owners } => self.allows_own(*number, owners),
             Step::Hold { number, finalizer } => self.objects.get(number).is_some_and(|object| {
                 let is_new = !object.deleting && !object.finalizers.contains(finalizer);
@@ -102,7 +130,24 @@ impl Burst {
             }
             // A new version alone changes no decision.
             Step::Touch { .. } => true,
+            // These are no one's choice: histories have them at fixed places.
+            Step::Kill | Step::Undefine | Step::Define => false,
         }
+    }
+
+    /// Several deletions at once: where something may stay half-deleted there must be one only.
+    fn allows_end_of_namespace(&self, place: Place) -> bool {
+        let inside = |number: &u32| self.objects.get(number).is_some_and(|o| o.identity.place == place);
+        let mut numbers = self.objects.keys().copied().filter(inside);
+        !self.circumstances.ended.contains(&place)
+            && numbers.all(|number| {
+                let around = self.around([number]);
+                if !self.is_delicate(&around) {
+                    return !self.has(&around, Done::Alone);
+                }
+                let alone = around.iter().filter(|other| inside(other)).count() == 1;
+                alone && self.is_untouched(&around) && self.is_confluent(number, false)
+            })
     }
 
     fn allows_create(&self, owners: &[Reference], stuck: bool) -> bool {
@@ -120,12 +165,17 @@ impl Burst {
         let Some(object) = self.objects.get(&number).filter(|_| !self.done.contains_key(&number)) else {
             return false;
         };
+        let place = object.identity.place;
         // A difference: see `on_purpose`, "undecidable".
-        if cannot_be_decided(object.identity.place, &object.owners) && !owners.is_empty() {
+        if self.cannot_be_decided(place, &object.owners) && !owners.is_empty() {
+            return false;
+        }
+        let undecidable = self.cannot_be_decided(place, owners);
+        if undecidable && self.circumstances.is_decidable {
             return false;
         }
         let around = self.around(numbers(owners).chain([number]));
-        if self.is_delicate(&around) || cannot_be_decided(object.identity.place, owners) {
+        if self.is_delicate(&around) || undecidable {
             return self.is_untouched(&around) && self.is_confluent(number, false);
         }
         !self.has(&around, Done::Alone) && !self.has(&around, Done::Doomed)
@@ -135,31 +185,27 @@ impl Burst {
     pub fn push(&mut self, step: Step) {
         match &step {
             Step::Create { number, identity, owners, finalizers } => {
-                let stuck = !finalizers.is_empty() || cannot_be_decided(identity.place, owners);
+                let stuck = !finalizers.is_empty() || self.cannot_be_decided(identity.place, owners);
                 self.add_edges(*number, owners);
                 self.done.insert(*number, if stuck { Done::Alone } else { Done::Created });
                 let (owners, finalizers) = (owners.clone(), finalizers.clone());
                 let object = Object { identity: identity.clone(), owners, finalizers, deleting: false };
                 self.objects.insert(*number, object);
             }
-            Step::Delete { number, policy } => {
-                let alone = *policy == Some(Policy::Orphan) || self.is_delicate(&self.around([*number]));
-                self.done.insert(*number, if alone { Done::Alone } else { Done::Doomed });
-                let goes_at_once = *policy == Some(Policy::Background)
-                    && self.objects.get(number).is_some_and(|object| !object.is_held());
-                if goes_at_once {
-                    self.objects.remove(number);
-                }
+            Step::Delete { number, policy } => self.push_delete(*number, *policy),
+            Step::EndNamespace { place } => {
+                let inside = |(_, object): &(&u32, &Object)| object.identity.place == *place;
+                let numbers: Vec<u32> = self.objects.iter().filter(inside).map(|(n, _)| *n).collect();
+                numbers.into_iter().for_each(|number| self.push_delete(number, Some(Policy::Background)));
+                self.circumstances.ended.insert(*place);
             }
             Step::Own { number, owners } => {
                 self.add_edges(*number, owners);
                 let around = self.around([*number]);
-                let place = self.objects.get(number).map(|object| object.identity.place);
-                let stuck = place.is_some_and(|place| cannot_be_decided(place, owners));
-                let done = if stuck || self.is_delicate(&around) {
+                let place = self.objects.get(number).map_or(Place::Cluster, |object| object.identity.place);
+                let done = if self.cannot_be_decided(place, owners) || self.is_delicate(&around) {
                     Done::Alone
-                } else if owners.is_empty() || owners.iter().any(|reference| self.is_surely_solid(reference))
-                {
+                } else if owners.is_empty() || owners.iter().any(|owner| self.is_surely_solid(place, owner)) {
                     Done::Reparented
                 } else {
                     Done::Doomed
@@ -172,9 +218,19 @@ impl Burst {
             Step::Hold { number, .. } | Step::Release { number, .. } => {
                 self.done.insert(*number, Done::Alone);
             }
-            Step::Touch { .. } => {}
+            Step::Touch { .. } | Step::Kill | Step::Undefine | Step::Define => {}
         }
         self.steps.push(step);
+    }
+
+    fn push_delete(&mut self, number: u32, policy: Option<Policy>) {
+        let alone = policy == Some(Policy::Orphan) || self.is_delicate(&self.around([number]));
+        self.done.insert(number, if alone { Done::Alone } else { Done::Doomed });
+        let goes_at_once = policy == Some(Policy::Background)
+            && self.objects.get(&number).is_some_and(|object| !object.is_held());
+        if goes_at_once {
+            self.objects.remove(&number);
+        }
     }
 
     fn add_edges(&mut self, dependent: u32, owners: &[Reference]) {
@@ -195,16 +251,13 @@ impl Burst {
         }
     }
 
-    fn is_surely_solid(&self, reference: &Reference) -> bool {
+    fn is_surely_solid(&self, dependent: Place, reference: &Reference) -> bool {
         let Uid::Object(number) = reference.uid else { return false };
         let Some(owner) = self.objects.get(&number) else { return false };
-        let names_it = *reference
-            == Reference {
-                block: reference.block,
-                controller: reference.controller,
-                ..Reference::to(number, &owner.identity)
-            };
-        names_it && !owner.deleting && !self.done.contains_key(&number)
+        let Identity { kind, place, name } = &owner.identity;
+        let names_it = reference.named_kind() == Some(*kind) && reference.name == *name;
+        let is_near = *place == dependent || *place == Place::Cluster;
+        names_it && is_near && !owner.deleting && !self.done.contains_key(&number)
     }
 
     /// Everything that is connected with these, by references in any direction.
@@ -236,13 +289,37 @@ impl Burst {
 
     /// Whether something may stay there in the middle of a deletion, so that one sees how far it came.
     fn is_delicate(&self, around: &BTreeSet<u32>) -> bool {
-        around.iter().filter_map(|number| self.objects.get(number)).any(is_stuck)
+        around.iter().filter_map(|number| self.objects.get(number)).any(|object| self.is_stuck(object))
+    }
+
+    /// A race that a start of the collector adds: it may see a waiting owner before its dependents, and then looks at
+    /// those only that block it, as long as one of these stays.
+    fn has_loose_edges(&self, around: &BTreeSet<u32>) -> bool {
+        self.edges.iter().any(|(dependent, _, blocks)| !blocks && around.contains(dependent))
+    }
+
+    /// Whether an object can stay there in the middle of a deletion by itself.
+    fn is_stuck(&self, object: &Object) -> bool {
+        object.deleting || object.is_held() || self.cannot_be_decided(object.identity.place, &object.owners)
     }
 
     fn is_undecidable(&self, number: u32) -> bool {
         self.objects
             .get(&number)
-            .is_some_and(|object| cannot_be_decided(object.identity.place, &object.owners))
+            .is_some_and(|object| self.cannot_be_decided(object.identity.place, &object.owners))
+    }
+
+    /// Whether one of the owners cannot be resolved: an impossible name, a kind that nobody serves, or a namespaced one of
+    /// a cluster-scoped dependent. Such an object is left alone whatever becomes of its other owners.
+    fn cannot_be_decided(&self, place: Place, owners: &[Reference]) -> bool {
+        owners.iter().any(|reference| match reference.named_kind() {
+            _ if reference.name.contains(IMPOSSIBLE_NAME) => true,
+            None => true,
+            Some(kind) => {
+                self.circumstances.unserved == Some(kind)
+                    || (place == Place::Cluster && Kind::is_namespaced(kind))
+            }
+        })
     }
 
     fn dependents(&self, owner: u32) -> impl Iterator<Item = (u32, bool)> + '_ {
@@ -275,8 +352,7 @@ impl Burst {
     /// - *A cycle through an object that stays*: whose references are made non-blocking depends on who comes first.
     fn is_confluent(&self, root: u32, foreground: bool) -> bool {
         let affected = self.affected(root);
-        let stays =
-            |number: u32| self.below(number).iter().filter_map(|below| self.objects.get(below)).any(is_stuck);
+        let stays = |number: u32| self.is_delicate(&self.below(number));
         affected.iter().filter(|number| self.objects.contains_key(number)).all(|number| {
             let owners: Vec<&(u32, u32, bool)> =
                 self.edges.iter().filter(|edge| edge.0 == *number && affected.contains(&edge.1)).collect();
@@ -294,7 +370,7 @@ impl Burst {
             return false;
         }
         let below = self.below(number);
-        let stays = below.iter().filter_map(|below| self.objects.get(below)).any(is_stuck);
+        let stays = self.is_delicate(&below);
         if stays && below.len() > 1 && owners.iter().any(|edge| !edge.2) {
             return false;
         }
@@ -310,20 +386,5 @@ fn numbers(owners: &[Reference]) -> impl Iterator<Item = u32> + '_ {
     owners.iter().filter_map(|reference| match reference.uid {
         Uid::Object(number) => Some(number),
         Uid::Nobody(_) => None,
-    })
-}
-
-/// Whether an object can stay there in the middle of a deletion by itself.
-fn is_stuck(object: &Object) -> bool {
-    object.deleting || object.is_held() || cannot_be_decided(object.identity.place, &object.owners)
-}
-
-/// Whether one of the owners cannot be resolved: an impossible name, a kind that nobody serves, or a namespaced one of a cluster-scoped
-/// dependent. Such an object is left alone whatever becomes of its other owners.
-fn cannot_be_decided(place: Place, owners: &[Reference]) -> bool {
-    owners.iter().any(|reference| match reference.named_kind() {
-        _ if reference.name.contains(IMPOSSIBLE_NAME) => true,
-        None => true,
-        Some(kind) => place == Place::Cluster && Kind::is_namespaced(kind),
     })
 }

@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::Policy;
-use crate::differential::burst::Burst;
+use crate::differential::burst::{Burst, Circumstances};
 use crate::differential::model::{
     HOLDS, IMPOSSIBLE_NAME, Identity, Kind, Object, Place, Reference, Snapshot, Step, Uid,
 };
+use crate::differential::parse;
 use crate::random::Random;
 
 /// Steps of a history.
@@ -25,12 +26,39 @@ const REJECTED_MAX: u32 = 30;
 /// Few, so that names are used again.
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
+/// What befalls all histories of a class at the same moments, so that they run side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Nothing.
+    Plain,
+    /// In every second burst, the collector is killed in the middle of it and started again after it.
+    Restarts,
+    /// A definition is removed with all its objects, and installed again.
+    Definitions,
+}
+
+impl Class {
+    /// The class of a seed.
+    pub fn of(seed: u64) -> Class {
+        match seed % 10 {
+            0 => Class::Definitions,
+            3 | 6 | 9 => Class::Restarts,
+            _ => Class::Plain,
+        }
+    }
+}
+
+/// When the definition goes. In the burst before, what is held is released, since it would hold the definition, too; in
+/// the burst after, objects are given owners of the kind that is not there; in the one after that, it comes back.
+const UNDEFINED_IN_BURST: u32 = 4;
+
 /// Makes one history.
 pub struct Generator {
+    class: Class,
     random: Random,
     steps_left: usize,
     bursts: u32,
-    releases_at_the_end: bool,
+    ending: Ending,
     is_over: bool,
     /// Bursts that come before random ones, the last one first.
     opening: Vec<Vec<Step>>,
@@ -39,6 +67,54 @@ pub struct Generator {
     next_nobody: u32,
     /// Objects that were ever deleted with Orphan: what becomes of a dependent that names one afterwards differs.
     orphaned: BTreeSet<u32>,
+    ended: BTreeSet<Place>,
+    features: BTreeSet<Feature>,
+}
+
+/// What becomes of held objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// They are compared as they stand.
+    Held,
+    /// All are released at once when the history is over.
+    AtOnce,
+    /// Nothing is released until the history is over, then one after the other, with a wait between.
+    OneByOne,
+}
+
+/// What a history has in it, so that one can say whether everything was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Feature {
+    /// The collector was killed while there was something to do.
+    Kill,
+    /// An object named an owner whose kind nobody served.
+    UnservedOwner,
+    /// A definition went with objects of its kind, some of them owners or dependents.
+    UndefinedWithObjects,
+    /// A namespace was deleted with objects in it.
+    EndOfNamespace,
+    /// A finalizer of another controller was taken away at the end only.
+    HeldForLong,
+    /// References of an object changed after its deletion, or that of an owner, had begun.
+    OwnedWhileDeleting,
+    /// An object named an owner of another namespace.
+    WrongNamespace,
+    /// An object named its owner by a version that collectors do not watch.
+    OtherVersion,
+}
+
+impl Feature {
+    /// Every feature.
+    pub const ALL: [Feature; 8] = [
+        Feature::Kill,
+        Feature::UnservedOwner,
+        Feature::UndefinedWithObjects,
+        Feature::EndOfNamespace,
+        Feature::HeldForLong,
+        Feature::OwnedWhileDeleting,
+        Feature::WrongNamespace,
+        Feature::OtherVersion,
+    ];
 }
 
 impl Generator {
@@ -47,32 +123,120 @@ impl Generator {
         let mut random = Random::new(seed);
         let span = STEPS.end() - STEPS.start() + 1;
         let steps_left = usize::try_from(STEPS.start() + random.below(span)).unwrap_or_default();
-        let releases_at_the_end = random.below(2) == 0;
-        let opening = opening(&mut random);
+        let ending = match random.below(4) {
+            0 => Ending::Held,
+            1 | 2 => Ending::AtOnce,
+            _ => Ending::OneByOne,
+        };
+        let class = Class::of(seed);
+        let opening =
+            if class == Class::Definitions { of_text(CUSTOM_RESOURCES) } else { opening(&mut random) };
         Generator {
+            class,
             random,
             steps_left,
             bursts: 0,
-            releases_at_the_end,
+            ending,
             is_over: false,
             opening,
             identities: BTreeMap::new(),
             next_nobody: 1,
             orphaned: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            features: BTreeSet::new(),
         }
     }
 
-    /// The next steps, made for what is there now; none when the history is over.
-    pub fn burst(&mut self, now: &Snapshot) -> Vec<Step> {
+    /// What there was in it so far.
+    pub fn features(&self) -> &BTreeSet<Feature> {
+        &self.features
+    }
+
+    /// The next steps, made for what is there now; nothing when the history is over. A burst without a step is a wait.
+    pub fn burst(&mut self, now: &Snapshot) -> Option<Vec<Step>> {
         if self.is_over {
-            return Vec::new();
+            return None;
         }
         self.bursts += 1;
-        if let Some(steps) = self.opening.pop() {
-            steps.iter().for_each(|step| self.note(step));
-            return steps;
+        if let Some(steps) = self.of_definition(now) {
+            return Some(steps);
         }
-        let mut burst = Burst::new(now);
+        if let Some(steps) = self.opening.pop() {
+            steps.iter().for_each(|step| self.note(step, now));
+            return Some(self.with_kill(steps));
+        }
+        let steps = self.random_steps(now);
+        if !steps.is_empty() && self.bursts < BURSTS_MAX {
+            return Some(self.with_kill(steps));
+        }
+        self.last_steps(now)
+    }
+
+    /// What is held goes at last, or stays.
+    fn last_steps(&mut self, now: &Snapshot) -> Option<Vec<Step>> {
+        let releases = releases(now);
+        let one = match self.ending {
+            Ending::OneByOne if self.bursts < BURSTS_MAX => {
+                let burst = Burst::new(now, self.circumstances());
+                let allowed: Vec<Step> = releases.iter().filter(|step| burst.allows(step)).cloned().collect();
+                self.pick(&allowed).cloned()
+            }
+            Ending::Held | Ending::AtOnce | Ending::OneByOne => None,
+        };
+        if one.is_some() {
+            self.features.insert(Feature::HeldForLong);
+            return one.map(|step| vec![step]);
+        }
+        self.is_over = true;
+        (self.ending != Ending::Held && !releases.is_empty()).then_some(releases)
+    }
+
+    /// In the middle, and after the last step that matters where there is one only.
+    fn with_kill(&mut self, mut steps: Vec<Step>) -> Vec<Step> {
+        if self.class == Class::Restarts && self.bursts.is_multiple_of(2) && !steps.is_empty() {
+            self.features.insert(Feature::Kill);
+            steps.insert(steps.len().div_ceil(2), Step::Kill);
+        }
+        steps
+    }
+
+    /// In histories of that class, the bursts around a definition that goes and comes.
+    fn of_definition(&mut self, now: &Snapshot) -> Option<Vec<Step>> {
+        if self.class != Class::Definitions {
+            return None;
+        }
+        const BEFORE: u32 = UNDEFINED_IN_BURST - 1;
+        const AFTER: u32 = UNDEFINED_IN_BURST + 2;
+        match self.bursts {
+            BEFORE => Some(releases(now)),
+            UNDEFINED_IN_BURST => {
+                if now.values().any(|object| object.identity.kind == Kind::Widget) {
+                    self.features.insert(Feature::UndefinedWithObjects);
+                }
+                Some(vec![Step::Undefine])
+            }
+            AFTER => Some(vec![Step::Define]),
+            _ => None,
+        }
+    }
+
+    /// Whether nobody serves widgets now.
+    fn is_undefined(&self) -> bool {
+        self.class == Class::Definitions && self.bursts == UNDEFINED_IN_BURST + 1
+    }
+
+    fn circumstances(&self) -> Circumstances {
+        let is_before = self.class == Class::Definitions && self.bursts < UNDEFINED_IN_BURST;
+        Circumstances {
+            has_kill: self.class == Class::Restarts,
+            unserved: self.is_undefined().then_some(Kind::Widget),
+            is_decidable: is_before,
+            ended: self.ended.clone(),
+        }
+    }
+
+    fn random_steps(&mut self, now: &Snapshot) -> Vec<Step> {
+        let mut burst = Burst::new(now, self.circumstances());
         let size = self.burst_size(now);
         let mut rejected = 0;
         while burst.steps().len() < size && rejected < REJECTED_MAX {
@@ -81,7 +245,7 @@ impl Generator {
                 continue;
             };
             if burst.allows(&step) {
-                self.note(&step);
+                self.note(&step, burst.objects());
                 burst.push(step);
             } else {
                 rejected += 1;
@@ -89,51 +253,99 @@ impl Generator {
         }
         let steps = burst.into_steps();
         self.steps_left = self.steps_left.saturating_sub(steps.len());
-        if !steps.is_empty() && self.bursts < BURSTS_MAX {
-            return steps;
-        }
-        self.is_over = true;
-        // What is held goes at last, in every second history; in the others it is compared as it stands.
-        if self.releases_at_the_end { releases(now) } else { Vec::new() }
+        steps
     }
 
     fn burst_size(&mut self, now: &Snapshot) -> usize {
+        if self.is_undefined() {
+            return 5;
+        }
         let usual = if now.is_empty() { 8 } else { 1 + self.random.below(6) };
         usize::try_from(usual).unwrap_or(1).min(self.steps_left)
     }
 
-    fn note(&mut self, step: &Step) {
-        if let Step::Create { number, identity, .. } = step {
-            self.identities.insert(*number, identity.clone());
+    /// `now` is what is there before it.
+    fn note(&mut self, step: &Step, now: &Snapshot) {
+        match step {
+            Step::Create { number, identity, owners, .. } => {
+                self.identities.insert(*number, identity.clone());
+                self.note_owners(identity.place, owners);
+            }
+            Step::Own { number, owners } => {
+                let Some(object) = now.get(number) else { return };
+                self.note_owners(object.identity.place, owners);
+                if is_deleting_around(object, now) {
+                    self.features.insert(Feature::OwnedWhileDeleting);
+                }
+            }
+            Step::Delete { number, policy: Some(Policy::Orphan) } => {
+                self.orphaned.insert(*number);
+            }
+            Step::EndNamespace { place } => {
+                self.ended.insert(*place);
+                if now.values().any(|object| object.identity.place == *place) {
+                    self.features.insert(Feature::EndOfNamespace);
+                }
+            }
+            _ => {}
         }
-        if let Step::Delete { number, policy: Some(Policy::Orphan) } = step {
-            self.orphaned.insert(*number);
+    }
+
+    fn note_owners(&mut self, place: Place, owners: &[Reference]) {
+        for reference in owners {
+            if reference.is_by_other_version() {
+                self.features.insert(Feature::OtherVersion);
+            }
+            if self.is_undefined() && reference.named_kind() == Some(Kind::Widget) {
+                self.features.insert(Feature::UnservedOwner);
+            }
+            let Uid::Object(number) = reference.uid else { continue };
+            let owner = self.identities.get(&number).map(|identity| identity.place);
+            if place != Place::Cluster && owner.is_some_and(|owner| ![place, Place::Cluster].contains(&owner))
+            {
+                self.features.insert(Feature::WrongNamespace);
+            }
         }
     }
 
     fn propose(&mut self, burst: &Burst) -> Option<Step> {
         let dice = self.random.below(100);
+        if self.is_undefined() {
+            // Owners come, and nothing else happens until all of them can be looked at.
+            let (number, object) = self.any(burst.objects(), |_| true)?;
+            return if dice < 60 { self.create(burst) } else { self.own(burst, number, &object) };
+        }
         if burst.objects().len() < 4 || (dice < 20 && burst.objects().len() < OBJECTS_MAX) {
             return self.create(burst);
         }
         let (number, object) = self.any(burst.objects(), |_| true)?;
         match dice {
-            0..60 if self.random.below(2) == 0 => {
+            0..57 if self.random.below(2) == 0 => {
                 // What has dependents is more interesting.
                 let owner = *self.pick(&burst.owners())?;
                 Some(self.delete(burst, owner))
             }
-            0..60 => Some(self.delete(burst, number)),
-            60..78 => self.own(burst, number, &object),
+            0..57 => Some(self.delete(burst, number)),
+            57..60 => {
+                let place = if self.random.below(4) == 0 { Place::One } else { Place::Two };
+                Some(Step::EndNamespace { place })
+            }
+            60..68 => {
+                let objects = burst.objects();
+                let (number, object) = self.any(objects, |object| is_deleting_around(object, objects))?;
+                self.own(burst, number, &object)
+            }
+            68..78 => self.own(burst, number, &object),
             78..84 => Some(self.toggle(number, &object)),
             84..90 => Some(self.hold(number)),
-            90..97 => self.release(burst),
+            90..97 if self.ending != Ending::OneByOne => self.release(burst),
             _ => Some(Step::Touch { number }),
         }
     }
 
     fn create(&mut self, burst: &Burst) -> Option<Step> {
-        let kind = *self.pick(&Kind::ALL)?;
+        let unserved = self.is_undefined().then_some(Kind::Widget);
+        let kind = Some(*self.pick(&Kind::ALL)?).filter(|kind| unserved != Some(*kind))?;
         let place = match kind.is_namespaced() {
             true if self.random.below(4) == 0 => Place::Two,
             true => Place::One,
@@ -212,6 +424,9 @@ impl Generator {
         let mut references: Vec<Reference> = Vec::new();
         for _ in 0..count.copied().unwrap_or(1) {
             let Some(mut reference) = self.reference(burst, dependent, place) else { continue };
+            if self.may_name_other_version(&reference) && self.random.below(4) == 0 {
+                reference = reference.by_other_version();
+            }
             if let Some(same) = present.iter().find(|present| present.uid == reference.uid) {
                 reference = same.clone();
             }
@@ -224,7 +439,18 @@ impl Generator {
         references
     }
 
+    /// Before its definition goes, no widget is named by the other version: that it is gone is then known of the version
+    /// that is watched only, and of the other one a server that does not serve it says 404, which proves nothing to us.
+    /// See [`evidence`](super::evidence).
+    fn may_name_other_version(&self, reference: &Reference) -> bool {
+        let is_before = self.class == Class::Definitions && self.bursts < UNDEFINED_IN_BURST;
+        !is_before || reference.named_kind() != Some(Kind::Widget)
+    }
+
     fn reference(&mut self, burst: &Burst, dependent: u32, place: Place) -> Option<Reference> {
+        if self.is_undefined() && self.random.below(3) > 0 {
+            return self.gone_widget(place);
+        }
         match self.random.below(100) {
             0..70 => self.right(burst, dependent, place),
             70..78 => self.gone_owner(burst, place),
@@ -265,6 +491,15 @@ impl Generator {
             .filter(|(_, identity)| place != Place::Cluster || identity.place == Place::Cluster)
             .map(|(number, _)| *number)
             .collect();
+        let number = *self.pick(&gone)?;
+        Some(Reference::to(number, self.identities.get(&number)?))
+    }
+
+    fn gone_widget(&mut self, place: Place) -> Option<Reference> {
+        let is_gone = |(number, identity): &(&u32, &Identity)| {
+            identity.kind == Kind::Widget && identity.place == place && !self.orphaned.contains(number)
+        };
+        let gone: Vec<u32> = self.identities.iter().filter(is_gone).map(|(number, _)| *number).collect();
         let number = *self.pick(&gone)?;
         Some(Reference::to(number, self.identities.get(&number)?))
     }
@@ -319,11 +554,60 @@ impl Generator {
     }
 }
 
-/// In every second history, what chance would rarely make: a chain of blocking references, often with its end held, or
+/// An owner with dependents of its own, and others that name it from another namespace (kubernetes/kubernetes#65200).
+const WRONG_NAMESPACE: &str = "
+    create cm/a#1 @two
+    create cm/b#2 @one owners=[cm/a#1]
+    create secret/a#3 @two owners=[cm/a#1!]
+    create cm/c#4 @one
+    create cm/d#5 @one owners=[cm/a#1!, cm/c#4]
+    create secret/b#6 @two owners=[cm/a#1, secret/a#3!]
+    (wait)
+    delete #1 Foreground";
+
+/// Dependents that name their owner by the version that is not watched.
+const OTHER_VERSION_OWNER: &str = "
+    create widget/a#1 @one
+    create cm/b#2 @one owners=[widget@v1beta1/a#1!]
+    create widget/c#3 @one owners=[widget@v1beta1/a#1, cm/b#2]
+    create widget/d#4 @one owners=[widget/a#1!]
+    (wait)
+    delete #1 Foreground";
+
+/// Custom resources as owners and as dependents, before their definition goes.
+const CUSTOM_RESOURCES: &str = "
+    create widget/a#1 @one
+    create cm/b#2 @one owners=[widget/a#1!]
+    create widget/c#3 @one owners=[cm/b#2]
+    create cm/d#4 @one
+    create widget/d#5 @one owners=[cm/d#4!]
+    create secret/e#6 @one owners=[widget/d#5, cm/d#4]";
+
+/// Bursts from text, the last one first. That they are right is a test.
+fn of_text(text: &str) -> Vec<Vec<Step>> {
+    let mut bursts = parse::bursts(text).unwrap_or_default();
+    bursts.reverse();
+    bursts
+}
+
+/// Whether the object is being deleted, or one of its owners is.
+fn is_deleting_around(object: &Object, now: &Snapshot) -> bool {
+    let is_deleting = |reference: &Reference| match reference.uid {
+        Uid::Object(number) => now.get(&number).is_some_and(|owner| owner.deleting),
+        Uid::Nobody(_) => false,
+    };
+    object.deleting || object.owners.iter().any(is_deleting)
+}
+
+/// In more than every second history, what chance would rarely make: a chain of blocking references, often with its end held, or
 /// closed to a cycle, and its top deleted in the foreground.
 fn opening(random: &mut Random) -> Vec<Vec<Step>> {
-    let shape = random.below(10);
-    if shape < 5 {
+    let shape = random.below(16);
+    if let 10..12 = shape {
+        return of_text(WRONG_NAMESPACE);
+    } else if let 12 | 13 = shape {
+        return of_text(OTHER_VERSION_OWNER);
+    } else if !(5..10).contains(&shape) {
         return Vec::new();
     }
     let (kinds, place) =
@@ -362,4 +646,23 @@ fn releases(now: &Snapshot) -> Vec<Step> {
         held.map(|finalizer| Step::Release { number: *number, finalizer: finalizer.clone() })
     });
     each.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openings_are_steps() {
+        for text in [WRONG_NAMESPACE, OTHER_VERSION_OWNER, CUSTOM_RESOURCES] {
+            let bursts = of_text(text);
+            assert!(!bursts.is_empty(), "{text}");
+            // Numbers are those that the steps of a history would have.
+            let numbers: Vec<u32> = (bursts.iter().rev().flatten())
+                .filter_map(|step| if let Step::Create { number, .. } = step { Some(*number) } else { None })
+                .collect();
+            let len = u32::try_from(numbers.len()).unwrap();
+            assert_eq!(numbers, (1..=len).collect::<Vec<_>>());
+        }
+    }
 }

@@ -12,6 +12,9 @@ use crate::kinds;
 /// The group of the custom resources that histories use.
 pub const GROUP: &str = "gc-differential.example";
 
+/// The version of these that collectors do not watch, since the other one is preferred.
+pub const OTHER_VERSION: &str = "v1beta1";
+
 /// Finalizers that nobody but a history removes.
 pub const HOLDS: [&str; 2] = ["history.example/x", "history.example/y"];
 
@@ -53,6 +56,11 @@ impl Kind {
         matches!(self, Kind::ConfigMap | Kind::Secret | Kind::Widget)
     }
 
+    /// Whether a definition makes it.
+    pub fn is_custom(self) -> bool {
+        matches!(self, Kind::Widget | Kind::Gadget)
+    }
+
     /// The kind of that short name.
     pub fn from_short(short: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.short() == short)
@@ -85,6 +93,16 @@ impl Place {
             Place::Two => format!("{history}-two"),
             Place::Cluster => String::new(),
         }
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Place::One => "@one",
+            Place::Two => "@two",
+            Place::Cluster => "@cluster",
+        })
     }
 }
 
@@ -135,11 +153,25 @@ impl Reference {
         }
     }
 
-    /// The kind that is named, where it is one of [`Kind::ALL`].
+    /// The same reference by the other version in which the custom kinds are served.
+    pub fn by_other_version(self) -> Reference {
+        if self.named_kind().is_some_and(Kind::is_custom) {
+            return Reference { api_version: format!("{GROUP}/{OTHER_VERSION}"), ..self };
+        }
+        self
+    }
+
+    /// Whether it names its kind by the version that collectors do not watch.
+    pub fn is_by_other_version(&self) -> bool {
+        self.named_kind().is_some_and(|kind| kind.resource().api_version() != self.api_version)
+    }
+
+    /// The kind that is named, in whichever version, where it is one of [`Kind::ALL`].
     pub fn named_kind(&self) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| {
             let resource = kind.resource();
-            resource.api_version() == self.api_version && resource.kind == self.kind
+            let is_other = kind.is_custom() && self.api_version == format!("{GROUP}/{OTHER_VERSION}");
+            (is_other || resource.api_version() == self.api_version) && resource.kind == self.kind
         })
     }
 
@@ -246,18 +278,17 @@ struct Created<'a>(u32, &'a Identity);
 impl Display for Created<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Created(number, Identity { kind, place, name }) = self;
-        let place = match place {
-            Place::One => " @one",
-            Place::Two => " @two",
-            Place::Cluster => "",
-        };
-        write!(f, "{}/{name}#{number}{place}", kind.short())
+        write!(f, "{}/{name}#{number}", kind.short())?;
+        if *place == Place::Cluster { Ok(()) } else { write!(f, " {place}") }
     }
 }
 
 impl Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.named_kind() {
+            Some(kind) if self.is_by_other_version() => {
+                write!(f, "{}@{OTHER_VERSION}/{}", kind.short(), self.name)?;
+            }
             Some(kind) => write!(f, "{}/{}", kind.short(), self.name)?,
             None => write!(f, "{}.{}/{}", self.kind, self.api_version, self.name)?,
         }
@@ -293,6 +324,14 @@ pub enum Step {
     Release { number: u32, finalizer: String },
     /// A label changes, and with it the resourceVersion.
     Touch { number: u32 },
+    /// A namespace is deleted, and what is in it as the namespace controller does: in the background, a kind at a time.
+    EndNamespace { place: Place },
+    /// The collector is killed. It is started again at the end of the burst.
+    Kill,
+    /// The definition of [`Kind::Widget`] is removed, and with it all of them; one waits until the collector knows.
+    Undefine,
+    /// It is there again.
+    Define,
 }
 
 impl Display for Step {
@@ -313,6 +352,10 @@ impl Display for Step {
             Step::Hold { number, finalizer } => write!(f, "hold    #{number} {finalizer}"),
             Step::Release { number, finalizer } => write!(f, "release #{number} {finalizer}"),
             Step::Touch { number } => write!(f, "touch   #{number}"),
+            Step::EndNamespace { place } => write!(f, "end     {place}"),
+            Step::Kill => f.write_str("kill    collector"),
+            Step::Undefine => f.write_str("undefine widgets"),
+            Step::Define => f.write_str("define  widgets"),
         }
     }
 }

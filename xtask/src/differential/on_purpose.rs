@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::differential::PATIENCE;
 use crate::differential::evidence;
 use crate::differential::model::{Snapshot, Step, text};
-use crate::differential::pair::{Pair, Settled};
+use crate::differential::pair::{Pair, Patience, Settled};
 use crate::differential::parse;
-use crate::differential::{DEADLINE, QUIET};
 use crate::failure::Failure;
 
 /// Between two bursts of a script nothing is known of how it must look, so one waits a little longer.
@@ -172,10 +172,10 @@ fn run_scripts(pair: &mut Pair) -> Result<u64, Failure> {
             break;
         }
         refused.extend(pair.execute(&bursts)?);
-        pair.settle_when(|_| true, BETWEEN, DEADLINE)?;
+        pair.settle_when(|_| true, Patience { quiet: BETWEEN, ..PATIENCE })?;
     }
     let is_as_written = |now: &Settled| SCRIPTS.iter().all(|script| script.difference(now).is_none());
-    let end = pair.settle_when(is_as_written, QUIET, DEADLINE)?;
+    let end = pair.settle_when(is_as_written, PATIENCE)?;
     pair.end(&names)?;
     let mut failed = 0;
     for script in SCRIPTS {

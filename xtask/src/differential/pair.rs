@@ -12,8 +12,16 @@ use crate::interrupt;
 /// Between two looks: each lists five kinds on both servers.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// After so long without a change nothing more is to be expected: an item that is retried is retried several times.
-const STALE: Duration = Duration::from_secs(15);
+/// How long one waits for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// So long nothing must change.
+    pub quiet: Duration,
+    /// After so long without a change nothing more is to be expected.
+    pub stale: Duration,
+    /// For everything.
+    pub deadline: Duration,
+}
 
 /// The reference's side on the left, ours on the right.
 pub struct Pair {
@@ -88,12 +96,31 @@ impl Pair {
     }
 
     /// Does the steps of each history, one history after the other, so that a burst stays one. What a server refused, by
-    /// history.
+    /// history. Where bursts have a [`Step::Kill`], everything before it is done first, then everything after it; then
+    /// collectors are started again, on this thread (see [`crate::process`]).
     ///
     /// # Errors
     ///
-    /// When a thread cannot be started.
+    /// When a thread cannot be started, or a collector.
     pub fn execute(&mut self, bursts: &[(String, Vec<Step>)]) -> Result<BTreeMap<String, String>, Failure> {
+        let is_kill = |step: &Step| *step == Step::Kill;
+        let parts = |(history, steps): &(String, Vec<Step>)| {
+            let (before, after) = steps.split_at(steps.iter().position(is_kill).unwrap_or(steps.len()));
+            ((history.clone(), before.to_vec()), (history.clone(), after.to_vec()))
+        };
+        let (before, after): (Vec<_>, Vec<_>) = bursts.iter().map(parts).unzip();
+        let mut refused = self.execute_at_once(&before)?;
+        if after.iter().any(|(_, steps)| !steps.is_empty()) {
+            refused.extend(self.execute_at_once(&after)?);
+            self.sides().into_iter().try_for_each(Side::start_collector)?;
+        }
+        Ok(refused)
+    }
+
+    fn execute_at_once(
+        &mut self,
+        bursts: &[(String, Vec<Step>)],
+    ) -> Result<BTreeMap<String, String>, Failure> {
         let (mut refused, right) = self.both(|side| {
             let mut refused = BTreeMap::new();
             for (history, steps) in bursts {
@@ -109,24 +136,19 @@ impl Pair {
         Ok(refused)
     }
 
-    /// Waits until both sides are equal in these histories, unchanged for `quiet`, and idle. When the deadline passes,
+    /// Waits until both sides are equal in these histories, unchanged for long enough, and idle. When the deadline passes,
     /// what is there then; the caller compares.
     ///
     /// # Errors
     ///
     /// When a server does not answer, a collector has ended, or a signal comes.
-    pub fn settle(
-        &mut self,
-        histories: &[String],
-        quiet: Duration,
-        deadline: Duration,
-    ) -> Result<Settled, Failure> {
+    pub fn settle(&mut self, histories: &[String], patience: Patience) -> Result<Settled, Failure> {
         let is_equal = |now: &Settled| histories.iter().all(|name| now.left(name) == now.right(name));
-        self.settle_when(is_equal, quiet, deadline)
+        self.settle_when(is_equal, patience)
     }
 
-    /// Waits until what is there satisfies `is_good`, is unchanged for `quiet`, and both collectors are idle; at the
-    /// deadline, or when nothing has changed for long, what is there then.
+    /// Waits until what is there satisfies `is_good`, is unchanged for long enough, and both collectors are idle; at the
+    /// deadline, or when nothing has changed for very long, what is there then.
     ///
     /// # Errors
     ///
@@ -134,8 +156,7 @@ impl Pair {
     pub fn settle_when(
         &mut self,
         is_good: impl Fn(&Settled) -> bool,
-        quiet: Duration,
-        deadline: Duration,
+        Patience { quiet, stale, deadline }: Patience,
     ) -> Result<Settled, Failure> {
         let start = Instant::now();
         let mut now = self.look()?;
@@ -148,7 +169,7 @@ impl Pair {
                 since = Instant::now();
             }
             now = next;
-            let is_quiet = since.elapsed() >= if is_good(&now) { quiet } else { STALE.max(quiet) };
+            let is_quiet = since.elapsed() >= if is_good(&now) { quiet } else { stale.max(quiet) };
             if start.elapsed() >= deadline || (is_quiet && self.is_idle()?) {
                 return Ok(now);
             }

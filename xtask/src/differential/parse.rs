@@ -1,7 +1,7 @@
 //! Steps from text, in the form in which they are printed, so that scripts read like the histories that fail.
 
 use crate::api::Policy;
-use crate::differential::model::{Identity, Kind, Place, Reference, Step, Uid};
+use crate::differential::model::{Identity, Kind, OTHER_VERSION, Place, Reference, Step, Uid};
 use crate::failure::Failure;
 
 /// Bursts of steps, one step a line; `(wait)` ends a burst, and so does the end of the text.
@@ -34,6 +34,13 @@ fn step(line: &str) -> Option<Step> {
             finalizers: list(rest, "finalizers"),
         });
     }
+    match (verb, object) {
+        ("end", _) => return Some(Step::EndNamespace { place: place(object)? }),
+        ("kill", "collector") => return Some(Step::Kill),
+        ("undefine", "widgets") => return Some(Step::Undefine),
+        ("define", "widgets") => return Some(Step::Define),
+        _ => {}
+    }
     let number = object.strip_prefix('#')?.parse().ok()?;
     Some(match verb {
         "delete" => Step::Delete { number, policy: policy(rest)? },
@@ -49,12 +56,12 @@ fn step(line: &str) -> Option<Step> {
 fn created(object: &str, rest: &str) -> Option<(Identity, u32)> {
     let (kind, name) = object.split_once('/')?;
     let (name, number) = name.split_once('#')?;
-    let place = match rest.split(' ').next() {
-        Some("@one") => Place::One,
-        Some("@two") => Place::Two,
-        _ => Place::Cluster,
-    };
+    let place = rest.split(' ').next().and_then(place).unwrap_or(Place::Cluster);
     Some((Identity { kind: Kind::from_short(kind)?, place, name: name.into() }, number.parse().ok()?))
+}
+
+fn place(text: &str) -> Option<Place> {
+    [Place::One, Place::Two, Place::Cluster].into_iter().find(|place| place.to_string() == text)
 }
 
 fn policy(text: &str) -> Option<Option<Policy>> {
@@ -80,12 +87,18 @@ fn reference(text: &str) -> Option<Reference> {
         Some(number) => Uid::Nobody(number.parse().ok()?),
         None => Uid::Object(number.parse().ok()?),
     };
+    let (kind, other_version) = kind.split_once('@').map_or((kind, None), |(kind, v)| (kind, Some(v)));
     let (api_version, kind) = match Kind::from_short(kind) {
         Some(kind) => (kind.resource().api_version(), kind.resource().kind),
         None => kind.split_once('.').map(|(kind, version)| (version.to_owned(), kind.to_owned()))?,
     };
     let (block, controller) = (uid.contains('!'), uid.contains('*'));
-    Some(Reference { api_version, kind, name: name.into(), uid: uid_of, block, controller })
+    let reference = Reference { api_version, kind, name: name.into(), uid: uid_of, block, controller };
+    match other_version {
+        None => Some(reference),
+        Some(OTHER_VERSION) => Some(reference.by_other_version()),
+        Some(_) => None,
+    }
 }
 
 /// The items of `name=[a, b]`; none where it is missing.
@@ -104,11 +117,13 @@ mod tests {
     #[test]
     fn what_is_printed_is_read_again() {
         for seed in 0..200 {
-            let steps = Generator::new(seed).burst(&Snapshot::new());
+            let steps = Generator::new(seed).burst(&Snapshot::new()).unwrap();
             let text: String = steps.iter().map(|step| format!("{step}\n")).collect();
             assert_eq!(bursts(&text).unwrap(), [steps], "{text}");
         }
-        let others = "own     #1 nothing\nhold    #2 history.example/x\n(wait)\nrelease #2 history.example/x";
+        let others = "own     #1 nothing\nhold    #2 history.example/x\n(wait)\nrelease #2 history.example/x\n\
+                      own     #1 owners=[widget@v1beta1/a#2!]\nend     @two\nkill    collector\n\
+                      undefine widgets\ndefine  widgets";
         let printed: Vec<String> =
             bursts(others).unwrap().iter().flatten().map(|step| step.to_string()).collect();
         assert_eq!(printed.join("\n"), others.replace("(wait)\n", ""));

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use crate::api::{Api, Policy};
 use crate::collector::{Collector, Launcher, Program};
 use crate::differential::evidence;
-use crate::differential::model::{Identity, Kind, Object, Place, Reference, Snapshot, Step, Uid, full_name};
+use crate::differential::model::{
+    Identity, Kind, OTHER_VERSION, Object, Place, Reference, Snapshot, Step, Uid, full_name,
+};
 use crate::failure::Failure;
 use crate::kinds;
 use crate::poll::{Look, eventually};
@@ -21,6 +23,8 @@ const RBAC: &str = include_str!("../../../deploy/rbac.yaml");
 const CONCURRENT_GC_SYNCS: u32 = 20;
 /// A definition is served within a second.
 const SERVED_DEADLINE: Duration = Duration::from_secs(30);
+/// The reference looks every 30 s, and then has to list.
+const DISCOVERED_DEADLINE: Duration = Duration::from_secs(75);
 /// A patch that meets the collector's own is made again; that many times in a row is a bug.
 const CONFLICTS_MAX: u32 = 50;
 
@@ -28,9 +32,13 @@ const CONFLICTS_MAX: u32 = 50;
 pub struct Side {
     /// What messages call it.
     pub name: &'static str,
-    collector: Collector,
+    /// None after [`Step::Kill`].
+    collector: Option<Collector>,
+    launcher: Launcher,
     api: Api,
     histories: BTreeMap<String, Known>,
+    /// Whether there are widgets, see [`Step::Undefine`].
+    is_defined: bool,
     rig: Rig,
 }
 
@@ -56,8 +64,8 @@ impl Side {
     ) -> Result<Side, Failure> {
         let api = Api::connect(&Config::from_kubeconfig(&rig.admin_kubeconfig(), None)?)?;
         api.create_manifests(RBAC, kinds::of_manifest)?;
-        for resource in [Kind::Widget.resource(), Kind::Gadget.resource()] {
-            define(&api, &resource, &kinds::definition(&resource, &[kinds::version("v1", true)]))?;
+        for kind in [Kind::Widget, Kind::Gadget] {
+            define_kind(&api, kind)?;
         }
         for (resource, definition) in evidence::definitions() {
             define(&api, &resource, &definition)?;
@@ -65,8 +73,30 @@ impl Side {
         // The reference would be slowed down by its own limit; what it does is compared, not how fast.
         let flags = ["--kube-api-qps=10000", "--kube-api-burst=10000"];
         let mut launcher = Launcher::new(program, rig.daemon_kubeconfig(), logs).with_flags(&flags);
-        let collector = launcher.start(CONCURRENT_GC_SYNCS)?;
-        Ok(Side { name, collector, api, histories: BTreeMap::new(), rig })
+        let collector = Some(launcher.start(CONCURRENT_GC_SYNCS)?);
+        Ok(Side { name, collector, launcher, api, histories: BTreeMap::new(), is_defined: true, rig })
+    }
+
+    /// SIGKILL for the collector.
+    pub fn kill_collector(&mut self) {
+        if let Some(collector) = self.collector.take() {
+            collector.kill();
+        }
+    }
+
+    /// Another collector, which has to find out for itself how things stand.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn start_collector(&mut self) -> Result<(), Failure> {
+        self.collector = Some(self.launcher.start(CONCURRENT_GC_SYNCS)?);
+        Ok(())
+    }
+
+    fn collector(&mut self) -> Result<&mut Collector, Failure> {
+        let name = self.name;
+        self.collector.as_mut().ok_or_else(|| Failure::new(format!("{name}: no collector runs")))
     }
 
     /// The administrator's connection.
@@ -81,7 +111,8 @@ impl Side {
 
     /// Where the server's logs are, and the end of the collector's.
     pub fn logs(&self) -> String {
-        format!("{}: server's logs in {}\n{}", self.name, self.rig.dir().display(), self.collector.log_tail())
+        let log = self.collector.as_ref().map(Collector::log_tail).unwrap_or_default();
+        format!("{}: server's logs in {}\n{log}", self.name, self.rig.dir().display())
     }
 
     /// Fails when the server or the collector has ended.
@@ -91,7 +122,7 @@ impl Side {
     /// With the end of its log.
     pub fn check_alive(&mut self) -> Result<(), Failure> {
         self.rig.check_alive()?;
-        self.collector.check_alive()
+        self.collector()?.check_alive()
     }
 
     /// Whether the collector's queues are empty.
@@ -99,8 +130,8 @@ impl Side {
     /// # Errors
     ///
     /// When its metrics do not answer.
-    pub fn is_idle(&self) -> Result<bool, Failure> {
-        Ok(self.collector.metric("workqueue_depth", "name=\"garbage_collector")? == 0.0)
+    pub fn is_idle(&mut self) -> Result<bool, Failure> {
+        Ok(self.collector()?.metric("workqueue_depth", "name=\"garbage_collector")? == 0.0)
     }
 }
 
@@ -135,10 +166,13 @@ impl Side {
             self.api.delete(&path, Policy::Background).ok();
         }
         self.histories.remove(history);
-        for place in [Place::One, Place::Two] {
-            self.api.delete(&kinds::namespace().path("", &place.namespace(history)), Policy::Background)?;
-        }
-        Ok(())
+        [Place::One, Place::Two].into_iter().try_for_each(|place| self.end_namespace(history, place))
+    }
+
+    /// A namespace that is going already answers 409.
+    fn end_namespace(&self, history: &str, place: Place) -> Result<(), Failure> {
+        let path = kinds::namespace().path("", &place.namespace(history));
+        unless_conflict(self.api.delete(&path, Policy::Background).map(|_| ()))
     }
 
     /// All objects of all histories under way.
@@ -149,7 +183,7 @@ impl Side {
     pub fn snapshots(&self) -> Result<BTreeMap<String, Snapshot>, Failure> {
         let mut all: BTreeMap<String, Snapshot> =
             self.histories.keys().map(|history| (history.clone(), Snapshot::new())).collect();
-        for kind in Kind::ALL {
+        for kind in Kind::ALL.into_iter().filter(|kind| self.is_defined || *kind != Kind::Widget) {
             let list = self.api.get(&kind.resource().path("", ""))?.unwrap_or_default();
             for item in list["items"].as_array().into_iter().flatten() {
                 let Some(history) = history_of(kind, item) else { continue };
@@ -196,7 +230,42 @@ impl Side {
             Step::Release { number, finalizer } => self.change_finalizers(history, *number, |names| {
                 names.retain(|name| name != finalizer);
             }),
+            Step::EndNamespace { place } => {
+                self.end_namespace(history, *place)?;
+                for kind in Kind::ALL.into_iter().filter(|kind| kind.is_namespaced()) {
+                    // The collection's path.
+                    self.api
+                        .delete(&kind.resource().path(&place.namespace(history), ""), Policy::Background)?;
+                }
+                Ok(())
+            }
+            Step::Kill => {
+                self.kill_collector();
+                Ok(())
+            }
+            Step::Undefine => self.redefine(false),
+            Step::Define => self.redefine(true),
         }
+    }
+
+    /// All histories share the definition: the first one that asks has it changed.
+    fn redefine(&mut self, is_defined: bool) -> Result<(), Failure> {
+        if std::mem::replace(&mut self.is_defined, is_defined) == is_defined {
+            return Ok(());
+        }
+        let resource = Kind::Widget.resource();
+        let before = self.collector()?.watched()?;
+        if is_defined {
+            define_kind(&self.api, Kind::Widget)?;
+        } else {
+            undefine(&self.api, &resource)?;
+        }
+        let collector = self.collector()?;
+        eventually("the collector sees that resources have changed", DISCOVERED_DEADLINE, || {
+            collector.check_alive()?;
+            let has_changed = collector.watched()? != before;
+            Ok(if has_changed { Look::Done(()) } else { Look::NotYet("not yet".into()) })
+        })
     }
 
     fn create(
@@ -330,6 +399,27 @@ fn unless_conflict(result: Result<(), Failure>) -> Result<(), Failure> {
         Err(failure) if is_conflict(&failure) => Ok(()),
         other => other,
     }
+}
+
+/// In two versions, of which collectors watch the first one.
+fn define_kind(api: &Api, kind: Kind) -> Result<(), Failure> {
+    let versions = [kinds::version("v1", true), kinds::version(OTHER_VERSION, false)];
+    let resource = kind.resource();
+    define(api, &resource, &kinds::definition(&resource, &versions))
+}
+
+/// Removes a definition, and waits until nothing of it is left.
+fn undefine(api: &Api, resource: &ApiResource) -> Result<(), Failure> {
+    let name = format!("{}.{}", resource.resource, resource.group);
+    let path = kinds::custom_resource_definition().path("", &name);
+    api.delete(&path, Policy::Background)?;
+    let served = resource.path("", "");
+    eventually(&format!("{path} is gone"), SERVED_DEADLINE, || {
+        let is_defined = api.get(&path)?.is_some();
+        let is_served = api.get(&served).is_ok_and(|list| list.is_some());
+        let state = format!("defined: {is_defined}, served: {is_served}");
+        Ok(if is_defined || is_served { Look::NotYet(state) } else { Look::Done(()) })
+    })
 }
 
 fn define(api: &Api, resource: &ApiResource, definition: &Value) -> Result<(), Failure> {
