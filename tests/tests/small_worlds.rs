@@ -5,24 +5,7 @@
 
 use gc_core::{Mistake, Options};
 use gc_tests::simulation::Check;
-use gc_tests::simulation::small_worlds::{Bound, Counts, Time, explore, explore_with};
-
-const fn bound(objects: usize, references_max: usize, deletions_max: u8) -> Bound {
-    Bound { objects, references_max, deletions_max, holds: false, custom: false, time: Time::StandsStill }
-}
-
-const fn held(bound: Bound) -> Bound {
-    Bound { holds: true, ..bound }
-}
-
-/// A kind that takes no strategic merge patch, and proofs that are always too old.
-const fn otherwise(bound: Bound) -> Bound {
-    Bound { custom: true, time: Time::Passes, ..bound }
-}
-
-const fn counts(worlds: u64, states: u64, steps: u64, at_rest: u64) -> Counts {
-    Counts { worlds, states, steps, at_rest }
-}
+use gc_tests::simulation::small_worlds::{BOUNDS, Bound, Counts, LARGE_BOUNDS, Time, explore, explore_with};
 
 /// Checks every world of each bound, and their numbers.
 #[track_caller]
@@ -42,31 +25,41 @@ fn check(bounds: &[(Bound, Counts)]) {
 
 #[test]
 fn every_small_world_ends_well() {
-    check(&[
-        (held(bound(1, 2, 1)), counts(18, 7_708, 16_815, 175)),
-        (otherwise(held(bound(1, 2, 1))), counts(18, 9_871, 21_569, 201)),
-        (bound(2, 1, 2), counts(7, 29_923, 73_710, 398)),
-        (bound(2, 2, 1), counts(40, 53_906, 124_406, 758)),
-        (otherwise(bound(2, 1, 2)), counts(7, 34_851, 85_472, 430)),
-        (bound(3, 1, 1), counts(7, 4_696, 11_349, 101)),
-        (bound(3, 2, 1), counts(58, 203_256, 553_734, 1_422)),
-    ]);
+    check(&BOUNDS);
 }
 
-/// `SMALL_WORLDS=all cargo test --release -p gc-tests --test small_worlds` tries these, too; some five minutes.
+/// `SMALL_WORLDS=all cargo test --release -p gc-tests --test small_worlds` tries these, too, and so does
+/// `cargo xtask simulate --small-worlds`; some ten minutes.
 #[test]
 fn every_larger_small_world_ends_well() {
-    if std::env::var_os("SMALL_WORLDS").is_none() {
-        return;
+    if std::env::var_os("SMALL_WORLDS").is_some() {
+        check(&LARGE_BOUNDS);
     }
-    check(&[
-        (held(bound(2, 2, 2)), counts(113, 9_458_298, 29_784_446, 16_011)),
-        (otherwise(held(bound(2, 2, 2))), counts(113, 13_486_829, 42_707_612, 19_211)),
-        (held(bound(3, 2, 1)), counts(212, 1_387_674, 4_145_024, 6_549)),
-        (otherwise(held(bound(3, 2, 1))), counts(212, 1_815_445, 5_523_818, 6_067)),
-        (bound(3, 2, 2), counts(58, 5_982_345, 19_089_697, 12_432)),
-        (bound(3, 3, 1), counts(374, 6_710_023, 20_224_601, 14_838)),
-    ]);
+}
+
+/// The page that says what a small world is says how many states there are.
+#[test]
+fn the_numbers_in_the_documentation_are_the_sums() {
+    let docs = include_str!("../src/simulation/small_worlds/mod.rs");
+    for bounds in [&BOUNDS[..], &LARGE_BOUNDS[..]] {
+        let states: u64 = bounds.iter().map(|(_, counts)| counts.states).sum();
+        let written = format!("{} states", with_commas(states));
+        let more = format!("{} more", with_commas(states));
+        assert!(docs.contains(&written) || docs.contains(&more), "no {written} there");
+    }
+}
+
+fn with_commas(number: u64) -> String {
+    let digits = number.to_string();
+    let parts: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|p| str::from_utf8(p).ok()).collect();
+    parts.join(",")
+}
+
+/// Watches are as they should be, and nothing is held.
+const fn bound(objects: usize, references_max: usize, deletions_max: u8) -> Bound {
+    let (time, relists) = (Time::StandsStill, false);
+    Bound { objects, references_max, deletions_max, holds: false, custom: false, time, relists }
 }
 
 /// Tries that find nothing may be blind. Each of these mistakes is found in a handful of worlds.

@@ -84,6 +84,9 @@ pub struct Simulate {
     /// The first of them
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub from: u64,
+    /// Instead of seeds: every order of everything in every small world, some ten minutes
+    #[arg(long, conflicts_with_all = ["seeds", "from", "minutes", "trace", "skip"])]
+    pub small_worlds: bool,
     /// Stop after so many minutes, whatever is left
     #[arg(long, value_name = "M")]
     pub minutes: Option<u64>,

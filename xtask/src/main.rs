@@ -24,6 +24,7 @@ mod random;
 mod rig;
 mod rig_command;
 mod simulate;
+mod small_worlds;
 
 use std::process::ExitCode;
 

@@ -14,6 +14,7 @@ use gc_tests::simulation::{Failure as Failed, Options, Report, run_traced, shrin
 use crate::dirs;
 use crate::failure::{Doing, Failure};
 use crate::flags::Simulate;
+use crate::small_worlds;
 
 /// How often the progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -26,8 +27,11 @@ const FEW: u64 = 500;
 ///
 /// When the faster build cannot be started.
 pub fn run(flags: &Simulate) -> Result<ExitCode, Failure> {
-    if cfg!(debug_assertions) && FEW < flags.seeds {
+    if cfg!(debug_assertions) && (flags.small_worlds || FEW < flags.seeds) {
         return run_faster();
+    }
+    if flags.small_worlds {
+        return small_worlds::run();
     }
     let options = options(flags);
     let runs = Runs::new(flags, &options);

@@ -38,6 +38,8 @@ pub(super) enum Change {
     Seen(usize, u8),
     /// An object that last had this content is gone.
     Gone(usize, u8),
+    /// A list shows an object with this content, or, with [`GONE`], does not show it.
+    Listed(usize, u8),
     Found(usize),
 }
 
@@ -157,6 +159,12 @@ impl Machine {
             Change::Gone(object, content) => {
                 self.observed(object, content, |seen| state.delete(seen, &mut effects));
             }
+            Change::Listed(object, content) => {
+                let source = source_of(object);
+                state.begin_list(source);
+                self.observed(object, content, |seen| state.observe(seen, &mut effects));
+                state.end_list(source, &mut effects);
+            }
             Change::Found(owner) => state.virtual_delete(&self.coordinate(owner), &mut effects),
         }
         state.graph().check_invariants().map_err(|problem| Violation::new(Check::Graph, problem))?;
@@ -191,7 +199,7 @@ impl Machine {
             })
             .collect();
         use_it(&Observation {
-            source: SourceId(0),
+            source: source_of(object),
             api_version: &self.server.kind.preferred(),
             kind: self.server.kind.kind,
             namespace,
@@ -393,6 +401,11 @@ impl Doing {
             Doing::Release(_, releases) => releases.get(which).map(|(_, request)| request),
         }
     }
+}
+
+/// Each object has a watch of its own.
+fn source_of(object: usize) -> SourceId {
+    SourceId(u16::try_from(object).unwrap_or(u16::MAX))
 }
 
 /// What an attempt came to.

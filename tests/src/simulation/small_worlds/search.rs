@@ -64,9 +64,17 @@ struct Job {
 enum Move {
     User(Act),
     Deliver(usize),
+    /// The watch of an object was lost, and a list takes the place of the events that it has not delivered.
+    Relist(usize),
     Find(usize),
-    Start { item: usize, is_orphan: bool },
-    Send { worker: usize, which: usize },
+    Start {
+        item: usize,
+        is_orphan: bool,
+    },
+    Send {
+        worker: usize,
+        which: usize,
+    },
 }
 
 impl Move {
@@ -167,6 +175,9 @@ impl<'w> Search<'w> {
         }
         let waits = |object: &usize| node.events.get(*object).is_some_and(|events| events.len > 0);
         moves.extend((0..self.world.objects).filter(waits).map(Move::Deliver));
+        if self.bound.relists {
+            moves.extend((0..self.world.objects).filter(waits).map(Move::Relist));
+        }
         moves.extend(bits(node.found).map(Move::Find));
         for (worker, job) in node.workers.iter().enumerate() {
             let Some(job) = job else { continue };
@@ -197,6 +208,11 @@ impl<'w> Search<'w> {
             Move::Deliver(object) => {
                 let Some(events) = next.events.get_mut(object) else { return Ok(next) };
                 let change = events.pop(object);
+                self.change(&mut next, change)?;
+            }
+            Move::Relist(object) => {
+                let Some(events) = next.events.get_mut(object) else { return Ok(next) };
+                let change = events.list(object);
                 self.change(&mut next, change)?;
             }
             Move::Find(owner) => {
@@ -328,6 +344,13 @@ impl Events {
         self.ends = is == GONE;
         self.len += 1;
         true
+    }
+
+    /// A list shows what is there, and nothing of what is not.
+    fn list(&mut self, object: usize) -> Change {
+        let Events { contents, len, ends } = std::mem::take(self);
+        let last = usize::from(len).checked_sub(1).and_then(|last| contents.get(last)).copied();
+        Change::Listed(object, last.filter(|_| !ends).unwrap_or(GONE))
     }
 
     fn pop(&mut self, object: usize) -> Change {
@@ -570,10 +593,16 @@ impl Search<'_> {
                 let (said, number) = match events.pop(object) {
                     Change::Seen(_, number) => ("is", number),
                     Change::Gone(_, number) => ("is gone, having been", number),
-                    Change::Found(_) => return String::new(),
+                    Change::Listed(..) | Change::Found(_) => return String::new(),
                 };
                 let shown = self.machine.server.content(object, number).map(show).unwrap_or_default();
                 format!("graph <- {object} {said} {shown}")
+            }
+            Move::Relist(object) => {
+                let number = node.contents.get(object).copied().unwrap_or(GONE);
+                let shown = self.machine.server.content(object, number).map(show);
+                let shown = shown.unwrap_or_else(|| "without it".into());
+                format!("graph <- after a lost watch, a list with {object} {shown}")
             }
             Move::Find(owner) => format!("graph <- {owner} was found absent"),
             Move::Start { item, is_orphan } => {

@@ -1,0 +1,60 @@
+//! The bounds that are tried, with their numbers.
+
+use super::{Bound, Counts, Time};
+
+const fn bound(objects: usize, references_max: usize, deletions_max: u8) -> Bound {
+    Bound {
+        objects,
+        references_max,
+        deletions_max,
+        holds: false,
+        custom: false,
+        time: Time::StandsStill,
+        relists: false,
+    }
+}
+
+const fn held(bound: Bound) -> Bound {
+    Bound { holds: true, ..bound }
+}
+
+/// A kind that takes no strategic merge patch, and proofs that are always too old.
+const fn otherwise(bound: Bound) -> Bound {
+    Bound { custom: true, time: Time::Passes, ..bound }
+}
+
+/// Watches are lost.
+const fn relisted(bound: Bound) -> Bound {
+    Bound { relists: true, ..bound }
+}
+
+const fn counts(worlds: u64, states: u64, steps: u64, at_rest: u64) -> Counts {
+    Counts { worlds, states, steps, at_rest }
+}
+
+/// Which `cargo test` tries.
+pub const BOUNDS: [(Bound, Counts); 10] = [
+    (held(bound(1, 2, 1)), counts(18, 7_708, 16_815, 175)),
+    (otherwise(held(bound(1, 2, 1))), counts(18, 9_871, 21_569, 201)),
+    (relisted(held(bound(1, 2, 2))), counts(18, 98_004, 317_282, 580)),
+    (bound(2, 1, 2), counts(7, 29_923, 73_710, 398)),
+    (bound(2, 2, 1), counts(40, 53_906, 124_406, 758)),
+    (otherwise(bound(2, 1, 2)), counts(7, 34_851, 85_472, 430)),
+    (relisted(bound(2, 2, 1)), counts(40, 53_983, 158_728, 758)),
+    (relisted(otherwise(bound(2, 1, 2))), counts(7, 35_321, 112_207, 452)),
+    (bound(3, 1, 1), counts(7, 4_696, 11_349, 101)),
+    (bound(3, 2, 1), counts(58, 203_256, 553_734, 1_422)),
+];
+
+/// Which `cargo xtask simulate --small-worlds` tries besides.
+pub const LARGE_BOUNDS: [(Bound, Counts); 9] = [
+    (held(bound(2, 2, 2)), counts(113, 9_458_298, 29_784_446, 16_011)),
+    (otherwise(held(bound(2, 2, 2))), counts(113, 13_486_829, 42_707_612, 19_211)),
+    (held(bound(3, 2, 1)), counts(212, 1_387_674, 4_145_024, 6_549)),
+    (otherwise(held(bound(3, 2, 1))), counts(212, 1_815_445, 5_523_818, 6_067)),
+    (bound(3, 2, 2), counts(58, 5_982_345, 19_089_697, 12_432)),
+    (bound(3, 3, 1), counts(374, 6_710_023, 20_224_601, 14_838)),
+    (relisted(held(bound(2, 2, 1))), counts(113, 318_917, 1_078_563, 2_707)),
+    (relisted(bound(2, 2, 2)), counts(40, 1_115_732, 3_918_935, 4_514)),
+    (relisted(bound(3, 2, 1)), counts(58, 203_410, 761_551, 1_422)),
+];
