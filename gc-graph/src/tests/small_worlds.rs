@@ -123,7 +123,7 @@ fn the_numbers_in_the_documentation_are_the_sums() {
         let worlds: u64 = bounds.iter().map(|bound| bound.worlds).sum();
         let states: u64 = bounds.iter().map(|bound| bound.states).sum();
         let written = format!("{what}: {worlds} worlds with {states} states");
-        assert!(include_str!("small_worlds.rs").contains(&format!("//! - {written}")), "{written}");
+        assert!(include_str!("small_worlds.rs").contains(&written), "{written}");
     }
 }
 
