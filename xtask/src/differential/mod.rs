@@ -10,9 +10,9 @@
 //! in one of ten a definition is removed with all its objects, objects get owners of the kind that nobody serves, and the
 //! definition comes back. From [`MANY`] histories on, a run in which one of these was missing has failed. Steps
 //! come in bursts. After each burst one waits until both servers have the same objects, nothing has changed for
-//! [`QUIET`], and both collectors' queues are empty; then the next burst is made from what is there. Objects,
+//! [`PATIENCE`]'s `quiet`, and both collectors' queues are empty; then the next burst is made from what is there. Objects,
 //! their references (by order of creation, since UIDs differ), finalizers and deletion must be equal after *every* burst;
-//! where they are not within [`DEADLINE`], the history has failed. Many histories run at once on the same two servers,
+//! where they are not within its `deadline`, the history has failed. Many histories run at once on the same two servers,
 //! each in two namespaces of its own.
 //!
 //! # What is left out
