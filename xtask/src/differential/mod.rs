@@ -27,7 +27,6 @@
 //! - *Half-way states*: where an object stays in the middle of a cascade, held by a finalizer or impossible to decide,
 //!   only one thing happens around it in a burst, and not what leads to one of the four races that
 //!   `Burst::is_confluent` lists.
-//!
 //! - *A start of the collector* adds one more race to these, see `Burst::has_loose_edges`.
 //! - *A definition that goes*: what other controllers hold is released before, since it would hold the definition;
 //!   references that cannot be decided come only afterwards.
