@@ -554,7 +554,8 @@ impl Graph {
 
     fn drop_needless(&mut self, indexes: &[u32]) {
         for &index in indexes {
-            if index == NONE || self.store.node(index).kind == NONE || !self.is_needless(index) {
+            // One that went already, because it is here twice, has no flags and is needless no more.
+            if !self.is_needless(index) {
                 continue;
             }
             if !self.store.is(index, ABSENT) {
@@ -703,26 +704,16 @@ impl Graph {
         effects: &mut Vec<Effect>,
     ) {
         let absent_key = (&*absent.kind, &*absent.api_version, &*absent.namespace, &*absent.name);
-        let (mut least, mut following) = (None, None);
-        for edge in self.store.dependents(index).flat_map(|first| self.store.group(first)) {
+        let key_of = |edge: u32| {
             let (kind, name) = self.store.written(edge);
-            let Edge { dependent, .. } = *self.store.edge(edge);
-            let mut namespace = self.store.namespace(dependent);
-            if cluster_scoped && kind.is(&absent.api_version, &absent.kind) {
-                namespace = "";
-            }
-            let key = (&*kind.kind, &*kind.api_version, namespace, name);
-            if key == absent_key {
-                continue;
-            }
-            if least.is_none_or(|least| key < least) {
-                least = Some(key);
-            }
-            if key > absent_key && following.is_none_or(|following| key < following) {
-                following = Some(key);
-            }
-        }
-        let Some((kind, api_version, namespace, name)) = following.or(least) else {
+            let is_cluster_scoped = cluster_scoped && kind.is(&absent.api_version, &absent.kind);
+            let namespace = self.store.namespace(self.store.edge(edge).dependent);
+            (&*kind.kind, &*kind.api_version, if is_cluster_scoped { "" } else { namespace }, name)
+        };
+        let keys = || self.store.dependents(index).flat_map(|first| self.store.group(first)).map(key_of);
+        let following = keys().filter(|key| absent_key < *key).min();
+        let next = following.or_else(|| keys().filter(|key| *key < absent_key).min());
+        let Some((kind, api_version, namespace, name)) = next else {
             return;
         };
         let (kind, api_version, name) = (kind.to_owned(), api_version.to_owned(), name.to_owned());

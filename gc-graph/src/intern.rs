@@ -143,3 +143,28 @@ impl<T: Default> Interner<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold(interner: &mut Interner<String>, text: &str) -> u32 {
+        interner.hold(|| text.len() as u64, |held| held == text, || text.to_owned())
+    }
+
+    /// All have the same hash, so that only what they are tells them apart.
+    #[test]
+    fn what_is_let_go_of_leaves_the_table() {
+        let mut interner = Interner::new();
+        let ids: Vec<u32> = ["aa", "bb", "cc"].map(|text| hold(&mut interner, text)).into();
+        assert_eq!(hold(&mut interner, "bb"), ids[1]);
+        assert_eq!(interner.release(ids[1]), None, "it is held twice");
+        assert_eq!(interner.release(ids[1]).as_deref(), Some("bb"));
+        assert_eq!((interner.len(), interner.table.len(), interner.slots()), (2, 2, 3));
+        let find = |interner: &Interner<String>, text: &str| interner.find(|| 2, |held| held == text);
+        assert_eq!(["aa", "bb", "cc"].map(|text| find(&interner, text)), [Some(ids[0]), None, Some(ids[2])]);
+        let moved = interner.compact();
+        assert_eq!((moved, interner.slots()), (vec![0, u32::MAX, 1], 2));
+        assert_eq!(["aa", "bb", "cc"].map(|text| find(&interner, text)), [Some(0), None, Some(1)]);
+    }
+}

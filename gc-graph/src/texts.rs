@@ -132,6 +132,23 @@ mod tests {
         assert_eq!(texts.used_bytes(), 0);
     }
 
+    /// A place that is free is given to no text that does not fit it, whatever the two lengths.
+    #[test]
+    fn a_text_never_reaches_into_its_neighbour() {
+        let lengths: Vec<usize> = (1..=40).chain([64, 65, 128, 129]).map(|units| units * UNIT).collect();
+        for &first in &lengths {
+            for &second in &lengths {
+                let mut texts = Texts::new();
+                let place = texts.insert("a".repeat(first).as_bytes());
+                let neighbour = texts.insert(b"neighbour");
+                texts.remove(place);
+                let place = texts.insert("b".repeat(second).as_bytes());
+                assert_eq!(texts.get(neighbour), b"neighbour", "{first} bytes, then {second}");
+                assert_eq!(texts.get(place), "b".repeat(second).as_bytes());
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn texts_keep_their_content(steps in prop::collection::vec((any::<bool>(), ".{0,20}|.{250,600}"), 0..60)) {

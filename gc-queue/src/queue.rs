@@ -271,10 +271,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         if self.shared.clock != Clock::Manual {
             return false;
         }
-        self.change(false, |queue, now| {
-            queue.advance(now.saturating_add(by));
-            !queue.is_empty()
-        });
+        self.change(false, |queue, now| queue.advance(now.saturating_add(by)));
         true
     }
 
@@ -345,8 +342,9 @@ impl<T: Eq + Hash + Clone> Queue<T> {
         self.shared.timekeeper.notify_all();
     }
 
-    /// Makes one change to the queue and wakes the sleeper whom it concerns.
-    fn change(&self, needs_time: bool, change: impl FnOnce(&mut WorkQueue<T>, Duration) -> bool) {
+    /// Makes one change to the queue and wakes the sleeper whom it concerns. The queue's state tells who that is, not
+    /// what the change returns.
+    fn change<R>(&self, needs_time: bool, change: impl FnOnce(&mut WorkQueue<T>, Duration) -> R) {
         let (mut state, now) = self.lock_at(needs_time);
         change(&mut state.queue, now);
         let wake = state.wake();

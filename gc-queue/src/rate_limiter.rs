@@ -295,6 +295,35 @@ mod tests {
         assert_eq!(delays(&mut limiter, [0, 0, 20]), [ms(100), ms(200), Duration::from_secs(1000)]);
     }
 
+    /// The numbers that the authors of splitmix64 give for this seed: the same on every machine, and well spread.
+    #[test]
+    fn q4_jitter_is_drawn_from_splitmix64() {
+        let mut jitter = Jitter { max_percent: 10, random: 1_234_567 };
+        let drawn = [(); 5].map(|()| jitter.next_random());
+        assert_eq!(
+            drawn,
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423,
+                4_593_380_528_125_082_431,
+                16_408_922_859_458_223_821,
+            ]
+        );
+    }
+
+    #[test]
+    fn q2_jitter_spreads_delays_evenly_over_what_it_may_add() {
+        let limit = Limit::FastSlow { fast: ms(1_000), slow: ms(1_000), max_fast_attempts: 0 };
+        let mut limiter = RateLimiter::new(limit).with_jitter(50, 7);
+        let mut tenths = [0; 10];
+        for delay in delays(&mut limiter, 0..10_000) {
+            let extra_ms = (delay - ms(1_000)).as_millis();
+            tenths[usize::try_from(extra_ms / 50).unwrap()] += 1;
+        }
+        assert!(tenths.iter().all(|count| (900..1_100).contains(count)), "{tenths:?}");
+    }
+
     #[test]
     fn q2_a_token_given_back_is_there_for_the_next() {
         let mut limiter = RateLimiter::new(Limit::TokenBucket(TokenBucket::per_second(10, 1)));

@@ -97,6 +97,14 @@ mod tests {
     }
 
     #[test]
+    fn a_silence_of_less_than_two_hours_drops_no_young_number() {
+        let mut remembered = Remembered::default();
+        remembered.put(HOUR - 1, "a", 3);
+        remembered.expire(HOUR + HOUR / 2);
+        assert_eq!(remembered.get(&"a"), Some(3), "half an hour after it was kept");
+    }
+
+    #[test]
     fn a_long_silence_drops_both_generations_at_once() {
         let mut remembered = Remembered::default();
         remembered.put(0, "a", 1);

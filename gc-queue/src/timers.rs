@@ -51,9 +51,8 @@ impl Timers {
             self.restore(position);
             return;
         }
-        let needed = slot as usize + 1;
-        if self.positions.len() < needed {
-            self.positions.resize(needed, ABSENT);
+        if self.positions.len() <= slot as usize {
+            self.positions.resize(slot as usize + 1, ABSENT);
         }
         self.heap.push(node);
         self.sift_up(self.heap.len() - 1);

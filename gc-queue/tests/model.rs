@@ -223,7 +223,7 @@ fn take(queue: &mut WorkQueue<u8>, model: &mut Model, step: &Step) -> Result<(),
 }
 
 fn compare(queue: &mut WorkQueue<u8>, model: &Model) -> Result<(), TestCaseError> {
-    prop_assert_eq!(queue.len(), model.ready.len());
+    prop_assert_eq!((queue.len(), queue.is_empty()), (model.ready.len(), model.ready.is_empty()));
     prop_assert_eq!(queue.waiting_len(), model.count(|state| state.waiting.is_some()));
     prop_assert_eq!(queue.processing_len(), model.count(|state| state.processing));
     prop_assert_eq!(queue.next_ready(model.now), model.next_ready());

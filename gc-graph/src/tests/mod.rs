@@ -1,6 +1,8 @@
 //! The requirements as text: changes in, effects and graphs out.
 
+mod bounds;
 mod changes;
+mod coordinates;
 mod hostile;
 mod lists;
 mod model;

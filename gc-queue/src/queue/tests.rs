@@ -300,6 +300,7 @@ fn kubernetes_101928_shut_down_during_a_drain_wins() {
         queue.shut_down();
         assert_eq!(drain.join().unwrap(), Drain::Interrupted);
     });
+    assert_eq!(queue.lock().drainers, 0);
     // A drain that begins later waits again, since its caller asks for that.
     let again = queue.shut_down_with_drain_timeout(Duration::ZERO);
     assert_eq!(again, Drain::TimedOut { ready: 0, processing: 1 });
@@ -437,4 +438,73 @@ fn q4_the_systems_clock_cannot_be_moved() {
     let queue = Queue::<&str>::default();
     assert!(!queue.advance(HOUR));
     assert!(queue.lock().queue.now() < HOUR);
+}
+
+/// The first delayed item of an idle queue: nobody keeps the time yet.
+#[test]
+fn q1_a_moment_wakes_one_of_those_who_wait_for_anything_at_all() {
+    let queue = Queue::default();
+    thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(*queue.get().unwrap(), "item"));
+        wait_until(&queue, |state| sleepers(state) == (1, 0));
+        queue.add_after("item", Duration::from_millis(1));
+    });
+}
+
+/// The operating system may wake a thread for no reason. It sleeps on, and the numbers of sleepers stay right.
+#[test]
+fn q1_a_getter_that_wakes_for_no_reason_sleeps_on() {
+    let queue = manual::<u32>();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| queue.get().unwrap().finish_ok());
+        }
+        wait_until(&queue, |state| sleepers(state) == (2, 0));
+        for _ in 0..1_000 {
+            queue.shared.followers.notify_all();
+            thread::yield_now();
+        }
+        queue.add(1);
+        queue.add(2);
+    });
+    let state = queue.lock();
+    assert_eq!((state.sleeping_followers, state.waking_followers), (0, 0));
+}
+
+#[test]
+fn q3_waiting_and_work_are_measured_by_the_systems_clock() {
+    let queue = Queue::default();
+    let pause = Duration::from_millis(2);
+    queue.add("item");
+    thread::sleep(pause);
+    let guard = queue.get().unwrap();
+    thread::sleep(pause);
+    drop(guard);
+    let metrics = queue.metrics();
+    for histogram in [metrics.queue_duration_seconds, metrics.work_duration_seconds] {
+        assert!(histogram.sum_seconds() >= pause.as_secs_f64(), "{histogram:?}");
+    }
+}
+
+#[test]
+fn q1_what_the_queue_says_of_itself() {
+    let queue = manual();
+    assert!(queue.is_empty() && !queue.is_shutting_down());
+    queue.add_rate_limited("item");
+    queue.reschedule_after("item", HOUR);
+    queue.advance(HOUR / 2);
+    assert_eq!((queue.len(), queue.metrics().waiting), (0, 1), "the later moment counts");
+    queue.add("item");
+    queue.add("other");
+    assert_eq!((queue.len(), queue.is_empty()), (2, false));
+    let guard = queue.get().unwrap();
+    assert_eq!((guard.num_requeues(), queue.num_requeues(&"item")), (1, 1));
+    queue.add_rate_limited("item");
+    assert_eq!(guard.num_requeues(), 2);
+    queue.forget(&"item");
+    assert_eq!(guard.num_requeues(), 0);
+    let said = (format!("{queue:?}"), format!("{guard:?}"));
+    assert_eq!(said, ("Queue { clock: Manual, .. }".into(), "Guard(\"item\")".into()));
+    queue.shut_down();
+    assert!(queue.is_shutting_down());
 }
