@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use serde::de::DeserializeOwned;
@@ -16,6 +17,9 @@ const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 
 /// For servers and proxies that refuse a header with parameters.
 const ACCEPT_PLAIN: &str = "application/json";
+
+/// `/api` costs a server nothing. One that takes longer for it is asked on a new connection.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Requests at once in the older form, which needs one for each version of each group.
 const THREADS: usize = 8;
@@ -38,7 +42,8 @@ pub struct Discovery {
 }
 
 /// Asks the server what it serves: in the aggregated form (two requests), else in the older one (one more for each
-/// version of each group, eight at a time).
+/// version of each group, eight at a time). The first of them is a [`probe`](Client::probe) of the connections that are
+/// open, so that whoever looks at discovery now and then learns of dead ones.
 ///
 /// A resource is [`preferred`](ApiResource::preferred) as client-go's `ServerPreferredResources` has it: in its
 /// group's preferred version, which in the aggregated form is the first that is not stale; a resource that this
@@ -63,7 +68,10 @@ pub struct Discovery {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn discover(client: &Client) -> Result<Discovery, Error> {
-    discover_with(&|path, accept| client.send(&Request::get(path, accept)))
+    discover_with(&|path, accept| {
+        let request = Request::get(path, accept);
+        if path == "/api" { client.probe(&request, ANSWERED_WITHIN) } else { client.send(&request) }
+    })
 }
 
 /// How a path is asked for, with that `Accept` header.

@@ -180,7 +180,7 @@ impl Client {
         let mut retry = Retry::default();
         loop {
             let current = self.inner.session.current(&self.inner.gate)?;
-            match self.inner.exchange(&current, request) {
+            match self.inner.exchange(&current, request, Pool::Api) {
                 Ok(response) => match self.inner.after_answer(&mut retry, &current, request, &response)? {
                     Some(wait) => self.inner.gate.pause(wait)?,
                     None => return Ok(response),
@@ -217,7 +217,7 @@ impl Client {
         let mut retry = Retry::default();
         loop {
             let current = self.inner.session.current(&self.inner.gate)?;
-            let response = match self.inner.start(&current, &request, Some(within)) {
+            let response = match self.inner.start(&current, &request, Pool::Stream(within)) {
                 Ok(response) => response,
                 Err(_) if self.inner.gate.is_closed() => return Err(Error::ShutDown),
                 Err(Failure::Stale(_)) if !retry.reconnected => {
@@ -239,6 +239,39 @@ impl Client {
                 continue;
             }
             return Err(Error::Status(Box::new(response.status())));
+        }
+    }
+
+    /// Sends a request that changes nothing, and finds out by it whether the connections that are open still lead to the
+    /// server: they may be dead without a sign, when a load balancer or a firewall has forgotten them.
+    ///
+    /// It goes out on the connection of the call before. If no answer comes `within` that time there, but one does on a
+    /// new connection, all connections count as dead: they are closed, so that whoever reads or waits on one is woken by
+    /// [`Error::Transport`] and tries again. A server that answers on neither is slow or away, and its connections
+    /// are left alone. (HTTP/2 clients send a ping for this; over HTTP/1.1 a stream takes its whole connection.)
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::send`], which also says when a request is sent again.
+    pub fn probe(&self, request: &Request<'_>, within: Duration) -> Result<Response, Error> {
+        let current = self.inner.session.current(&self.inner.gate)?;
+        let mut outcome = self.inner.exchange(&current, request, Pool::Probe(within));
+        if let Err(Failure::Slow(slow)) = outcome {
+            let new = self.inner.session.unconnected()?;
+            outcome = self.inner.exchange(&new, request, Pool::Probe(within));
+            match &outcome {
+                Ok(_) => {
+                    log::warn!("{slow}; on a new connection an answer comes at once, so all are begun anew");
+                    self.inner.session.reconnect(&new);
+                }
+                Err(_) if self.inner.gate.is_closed() => return Err(Error::ShutDown),
+                Err(_) => return Err(slow),
+            }
+        }
+        match outcome {
+            Ok(response) if response.code < 300 => Ok(response),
+            // Retries and credentials are the other one's business.
+            _ => self.send(request),
         }
     }
 
@@ -272,26 +305,49 @@ struct Retry {
     waited: Duration,
 }
 
+/// On which connections a request goes out, and the longest wait for the head of its answer and for each next piece
+/// where that is not the usual one.
+#[derive(Clone, Copy)]
+enum Pool {
+    Api,
+    Stream(Duration),
+    Probe(Duration),
+}
+
 /// Why no answer came.
 enum Failure {
     /// An idle connection that the server had closed may be the reason.
     Stale(Error),
     /// One side does not believe the other's certificate.
     Distrust(Error),
+    /// Nothing came in time.
+    Slow(Error),
     Other(Error),
 }
 
 impl Failure {
+    fn error(&self) -> &Error {
+        match self {
+            Failure::Stale(error)
+            | Failure::Distrust(error)
+            | Failure::Slow(error)
+            | Failure::Other(error) => error,
+        }
+    }
+
     fn into_error(self) -> Error {
         match self {
-            Failure::Stale(error) | Failure::Distrust(error) | Failure::Other(error) => error,
+            Failure::Stale(error)
+            | Failure::Distrust(error)
+            | Failure::Slow(error)
+            | Failure::Other(error) => error,
         }
     }
 }
 
 impl Inner {
-    fn exchange(&self, current: &Current, request: &Request<'_>) -> Result<Response, Failure> {
-        finish(self.start(current, request, None)?, request)
+    fn exchange(&self, current: &Current, request: &Request<'_>, pool: Pool) -> Result<Response, Failure> {
+        finish(self.start(current, request, pool)?, request)
     }
 
     /// Sends the request and waits for the head of the answer.
@@ -299,7 +355,7 @@ impl Inner {
         &self,
         current: &Current,
         request: &Request<'_>,
-        within: Option<Duration>,
+        pool: Pool,
     ) -> Result<http::Response<ureq::Body>, Failure> {
         // Without the slash a path could turn the server's address into another host's.
         if !request.path.starts_with('/') {
@@ -318,34 +374,27 @@ impl Inner {
         for (name, value) in current.headers.iter() {
             builder = builder.header(name, value);
         }
-        let has_body = !request.body.is_empty();
         let asked = Instant::now();
+        let unfit = |error: http::Error| Failure::Other(invalid(request, &error.to_string()));
+        let (agent, within) = match pool {
+            Pool::Api => (&current.agents.api, None),
+            Pool::Stream(within) => (&current.agents.watch, Some(within)),
+            Pool::Probe(within) => (&current.agents.probe, Some(within)),
+        };
         let sent = match within {
             Some(within) => {
-                let built = builder.body(()).map_err(|e| Failure::Other(invalid(request, &e.to_string())))?;
-                let built = current.agents.watch.configure_request(built);
-                let built = built.timeout_recv_response(Some(within)).timeout_per_read(Some(within)).build();
-                current.agents.watch.run(built)
+                let built = agent.configure_request(builder.body(()).map_err(unfit)?);
+                agent.run(built.timeout_recv_response(Some(within)).timeout_per_read(Some(within)).build())
             }
-            None if has_body => {
-                let built = builder
-                    .body(request.body)
-                    .map_err(|e| Failure::Other(invalid(request, &e.to_string())))?;
-                current.agents.api.run(built)
-            }
-            None => {
-                let built = builder.body(()).map_err(|e| Failure::Other(invalid(request, &e.to_string())))?;
-                current.agents.api.run(built)
-            }
+            None if request.body.is_empty() => agent.run(builder.body(()).map_err(unfit)?),
+            None => agent.run(builder.body(request.body).map_err(unfit)?),
         };
         let head = sent.map_err(|error| failure(request, &error));
         if log::log_enabled!(log::Level::Trace) {
             let ms = asked.elapsed().as_millis();
             match &head {
                 Ok(head) => log::trace!("{}: {} after {ms} ms", request.label(), head.status().as_u16()),
-                Err(Failure::Stale(error) | Failure::Distrust(error) | Failure::Other(error)) => {
-                    log::trace!("{error} after {ms} ms");
-                }
+                Err(failure) => log::trace!("{} after {ms} ms", failure.error()),
             }
         }
         head
@@ -428,6 +477,11 @@ fn failure(request: &Request<'_>, error: &ureq::Error) -> Failure {
             | io::ErrorKind::ConnectionAborted
     ));
     let is_distrust = crate::tls::is_distrust(error);
+    let is_slow = match error {
+        ureq::Error::Timeout(_) => true,
+        ureq::Error::Io(error) => is_timeout(error),
+        _ => false,
+    };
     let (label, cause) = (request.label(), crate::tls::explain(error));
     let error = match error {
         ureq::Error::BodyExceedsLimit(_) => {
@@ -438,6 +492,7 @@ fn failure(request: &Request<'_>, error: &ureq::Error) -> Failure {
     match () {
         () if is_stale => Failure::Stale(error),
         () if is_distrust => Failure::Distrust(error),
+        () if is_slow => Failure::Slow(error),
         () => Failure::Other(error),
     }
 }
@@ -487,12 +542,13 @@ fn shut_down_io() -> io::Error {
 }
 
 /// ureq wraps its time-outs in an error of kind `Other`.
+fn is_timeout(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>());
+    error.kind() == io::ErrorKind::TimedOut || matches!(inner, Some(ureq::Error::Timeout(_)))
+}
+
 fn plain_kind(error: io::Error) -> io::Error {
-    let is_timeout = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<ureq::Error>())
-        .is_some_and(|inner| matches!(inner, ureq::Error::Timeout(_)));
-    if is_timeout { io::Error::new(io::ErrorKind::TimedOut, "nothing came in time") } else { error }
+    if is_timeout(&error) { io::Error::new(io::ErrorKind::TimedOut, "nothing came in time") } else { error }
 }
 
 #[cfg(test)]

@@ -35,10 +35,24 @@ const IDLE_AT_MOST: Duration = Duration::from_secs(60);
 const INPUT_BUFFER_BYTES: usize = 16 << 10;
 const OUTPUT_BUFFER_BYTES: usize = 8 << 10;
 
-/// Two pools of connections: short requests, and streams.
+/// Pools of connections.
 pub(crate) struct Agents {
+    /// For short requests.
     pub(crate) api: ureq::Agent,
+    /// For streams.
     pub(crate) watch: ureq::Agent,
+    /// The one connection that [`probe`](crate::Client::probe) keeps. Among the others it could be taken by somebody
+    /// who then waits on it for an answer that never comes.
+    pub(crate) probe: ureq::Agent,
+}
+
+impl Agents {
+    /// Closes every connection; requests on them fail at once.
+    fn shut_down(&self) {
+        for agent in [&self.api, &self.watch, &self.probe] {
+            agent.clone().shutdown();
+        }
+    }
 }
 
 /// What one request needs: connections and headers that belong together.
@@ -143,8 +157,28 @@ impl Session {
         let state = self.lock();
         let retired = state.retired.iter().filter_map(Weak::upgrade);
         for agents in retired.chain([state.current.agents.clone()]) {
-            agents.api.clone().shutdown();
-            agents.watch.clone().shutdown();
+            agents.shut_down();
+        }
+    }
+
+    /// The same credentials with connections of their own, of which none is open yet.
+    pub(crate) fn unconnected(&self) -> Result<Current, Error> {
+        let state = self.lock();
+        let agents = build_agents(&self.config, &self.options, &state.material, &self.config.tls.places());
+        let agents = agents.map_err(|error| credentials_error(&self.config.auth, error))?;
+        Ok(Current { agents: Arc::new(agents), ..state.current.clone() })
+    }
+
+    /// Uses the connections of `new` from now on and closes all that were open before.
+    pub(crate) fn reconnect(&self, new: &Current) {
+        let mut state = self.lock();
+        // With other certificates than these meanwhile, the present connections are newer.
+        if state.current.generation == new.generation {
+            let old = std::mem::replace(&mut state.current.agents, new.agents.clone());
+            state.retired.push(Arc::downgrade(&old));
+        }
+        for agents in state.retired.drain(..).filter_map(|agents| agents.upgrade()) {
+            agents.shut_down();
         }
     }
 
@@ -278,7 +312,9 @@ fn build_agents(
         .build();
     // A stream is followed by the next of the same resource at once, so a few idle connections are enough.
     let watch = base().max_idle_connections(4).max_idle_connections_per_host(4).build();
-    Ok(Agents { api: tls::agent(api, connector.clone()), watch: tls::agent(watch, connector) })
+    let probe = base().max_idle_connections(1).max_idle_connections_per_host(1).build();
+    let agent = |config| tls::agent(config, connector.clone());
+    Ok(Agents { api: agent(api), watch: agent(watch), probe: agent(probe) })
 }
 
 /// Said once for each client: what the configuration allows, but an operator should know.

@@ -6,7 +6,8 @@
 mod support;
 
 use std::io::{self, Read};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use expect_test::expect;
@@ -342,4 +343,62 @@ fn r6_shut_down_wakes_readers_and_senders_at_once() {
     let request = Request { method: Method::Post, path: "/x", accept: "", content_type: "", body: &[] };
     assert_eq!(client.send(&request), Err(Error::ShutDown));
     assert!(matches!(client.open("/watch", "", Duration::from_secs(1)), Err(Error::ShutDown)));
+}
+
+/// Answers on a connection until the world has moved on; then only on the connections that come after that.
+fn forgetful(has_moved_on: &Arc<AtomicBool>, answers_anew: bool) -> Server {
+    let has_moved_on = has_moved_on.clone();
+    let after = AtomicUsize::new(usize::MAX);
+    Server::plain(move |seen| {
+        let moved_on = has_moved_on.load(Ordering::SeqCst);
+        if moved_on {
+            // The first that is seen afterwards is an old connection.
+            after.fetch_min(seen.connection, Ordering::SeqCst);
+        }
+        let is_new =
+            seen.connection > after.load(Ordering::SeqCst) && after.load(Ordering::SeqCst) < usize::MAX;
+        match seen.line.as_str() {
+            "GET /watch" => {
+                Reply::Hang(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n".to_vec())
+            }
+            _ if moved_on && !(is_new && answers_anew) => Reply::Hang(Vec::new()),
+            _ => json(200, "", "{}"),
+        }
+    })
+}
+
+#[test]
+fn kubernetes_48638_connections_that_died_without_a_sign_are_found_and_begun_anew() {
+    let has_moved_on = Arc::new(AtomicBool::new(false));
+    let server = forgetful(&has_moved_on, true);
+    let client = Client::new(&Config::plain(&server.url()), &Options::default()).unwrap();
+    let (probe, within) = (Request::get("/api", ""), Duration::from_millis(300));
+    assert_eq!(client.probe(&probe, within).unwrap().code, 200);
+    let mut stream = client.open("/watch", "", Duration::from_secs(60)).unwrap();
+    assert_eq!(stream.read(&mut [0; 2]).unwrap(), 2);
+
+    has_moved_on.store(true, Ordering::SeqCst);
+    let start = Instant::now();
+    assert_eq!(client.probe(&probe, within).unwrap().code, 200);
+    assert!(stream.read(&mut [0; 2]).is_err());
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    assert_eq!(client.send(&Request::get("/version", "")).unwrap().code, 200);
+    let connections: Vec<usize> = server.seen().iter().map(|seen| seen.connection).collect();
+    assert_eq!(server.lines(), ["GET /api", "GET /watch", "GET /api", "GET /api", "GET /version"]);
+    assert_eq!(connections, [0, 1, 0, 2, 3]);
+}
+
+#[test]
+fn kubernetes_48638_a_server_that_is_only_slow_keeps_its_connections() {
+    let has_moved_on = Arc::new(AtomicBool::new(false));
+    let server = forgetful(&has_moved_on, false);
+    let client = Client::new(&Config::plain(&server.url()), &Options::default()).unwrap();
+    let (probe, within) = (Request::get("/api", ""), Duration::from_millis(100));
+    client.probe(&probe, within).unwrap();
+    let mut stream = client.open("/watch", "", Duration::from_millis(50)).unwrap();
+    assert_eq!(stream.read(&mut [0; 2]).unwrap(), 2);
+    has_moved_on.store(true, Ordering::SeqCst);
+    assert!(matches!(client.probe(&probe, within).unwrap_err(), Error::Transport { .. }));
+    // Still open: nothing comes, but it has not ended.
+    assert_eq!(stream.read(&mut [0; 2]).unwrap_err().kind(), io::ErrorKind::TimedOut);
 }
