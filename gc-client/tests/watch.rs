@@ -555,6 +555,49 @@ fn s5_a_stop_ends_a_watch_on_which_nothing_happens() {
     assert!(stop.is_none());
 }
 
+/// Each watch is asked for an hour. The first two end when their bookmark is overdue; after these the server counts as one
+/// that sends none, and only the bookmark that the third one does bring lets silence end it again.
+#[test]
+fn kubernetes_48638_a_watch_whose_bookmarks_stop_is_given_up() {
+    let options = ReflectorOptions {
+        watch_timeout_s: 3600..=3600,
+        bookmark_within: Duration::from_millis(100),
+        ..quick()
+    };
+    check_with(
+        options,
+        vec![
+            list(&[], "5", ""),
+            hang(PROTOBUF_WATCH, &event("ADDED", "a", "6")),
+            list(&[], "6", ""),
+            hang(PROTOBUF_WATCH, &event("ADDED", "b", "7")),
+            list(&[], "7", ""),
+            hang(PROTOBUF_WATCH, &event("BOOKMARK", "", "8")),
+            list(&[], "8", ""),
+        ],
+        &expect![[r#"
+              list started
+            >?limit=2
+              list done at 5
+            >?watch timeoutSeconds=3600&resourceVersion=5
+              applied a at 6
+              failed: GET /api/v1/pods: nothing came for 0 s
+            >?limit=1
+              resumed
+            >?watch timeoutSeconds=3600&resourceVersion=6
+              applied b at 7
+              failed: GET /api/v1/pods: nothing came for 0 s
+            >?limit=1
+              resumed
+            >?watch timeoutSeconds=3600&resourceVersion=7
+              bookmark 8
+              failed: GET /api/v1/pods: nothing came for 0 s
+            >?limit=1
+              resumed
+        "#]],
+    );
+}
+
 #[test]
 fn r6_shutting_the_client_down_wakes_a_watch_at_once() {
     let server = Server::plain(|request| match request.line.contains("watch=true") {

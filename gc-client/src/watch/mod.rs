@@ -5,6 +5,7 @@ mod patience;
 pub mod plan;
 mod random;
 
+use std::cell::Cell;
 use std::ops::{ControlFlow, RangeInclusive};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,9 @@ const ACCEPT_PLAIN: &str = "application/json";
 
 /// How much longer than it was asked for a watch may last before the peer counts as dead.
 const WATCH_GRACE: Duration = Duration::from_secs(30);
+
+/// After so many watches that failed without a bookmark a server counts as one that sends none.
+const SILENT_WATCHES_MAX: u32 = 2;
 
 /// The longest that one page of a list may take altogether. A server gives up after one minute (its
 /// `--request-timeout`); a slow line may need longer for what was sent by then.
@@ -81,6 +85,10 @@ pub struct ReflectorOptions {
     /// How long a watch waits for the head of the answer; also how long it takes a watch to notice that it is to
     /// stop, unless the whole client is shut down.
     pub watch_within: Duration,
+    /// How long a watch may be silent where the server sends bookmarks. It does so about once a minute, whatever else
+    /// happens; without this a connection that has died without a sign would be believed until the watch's time is over.
+    /// After two silent watches in a row the server is taken not to send any, until one comes.
+    pub bookmark_within: Duration,
     /// How long a list waits for the head of the answer, and then for each next piece.
     pub list_within: Duration,
     /// The first wait after a failure; doubled with each further one, up to 30 s.
@@ -90,14 +98,15 @@ pub struct ReflectorOptions {
 }
 
 impl Default for ReflectorOptions {
-    /// Pages of 5,000, watches of 120 to 200 s, 15 s (watch) and 60 s (list) to wait for an answer, half a second
-    /// after a first failure, seed 0.
+    /// Pages of 5,000, watches of 120 to 200 s, 15 s (watch) and 60 s (list) to wait for an answer, 75 s for the next
+    /// bookmark, half a second after a first failure, seed 0.
     fn default() -> ReflectorOptions {
         ReflectorOptions {
             page_size: 5_000,
             stream_lists: false,
             watch_timeout_s: 120..=200,
             watch_within: Duration::from_secs(15),
+            bookmark_within: Duration::from_secs(75),
             list_within: Duration::from_secs(60),
             backoff_base: Duration::from_millis(500),
             seed: 0,
@@ -111,8 +120,8 @@ impl Default for ReflectorOptions {
 /// Lists are consistent reads, never older than anything that any client has been shown, so that a list that is
 /// older than one before it means one thing only: the server's state has gone back. Failures are tried again with
 /// jittered exponential back-off of at most 30 s, a `Retry-After` of at most 60 s is honoured, and the version
-/// reached is kept unless the server says that it has expired. A peer that has died is noticed 30 s after the end of
-/// the watch's time.
+/// reached is kept unless the server says that it has expired. A peer that has died is noticed when its next bookmark
+/// is overdue, or, where it sends none, 30 s after the end of the watch's time.
 ///
 /// # Example
 ///
@@ -139,6 +148,8 @@ pub struct Reflector {
     resource: ApiResource,
     options: ReflectorOptions,
     plan: Plan,
+    /// How many watches in a row have failed without having brought a bookmark.
+    silent_watches: u32,
 }
 
 /// Where events go. `Break` ends the reflector.
@@ -155,7 +166,7 @@ impl Reflector {
     /// A reflector at its beginning; it does nothing until it is [run](Reflector::run).
     pub fn new(client: Client, resource: ApiResource, options: ReflectorOptions) -> Reflector {
         let plan = Plan::of(&options, &resource.path("", ""));
-        Reflector { client, resource, options, plan }
+        Reflector { client, resource, options, plan, silent_watches: 0 }
     }
 
     /// Blocks until `stop` receives or disconnects, the sink breaks off, or the client is shut down.
@@ -244,7 +255,8 @@ impl Reflector {
         let path = format!("{}{query}", self.resource.path("", ""));
         let stream = self.client.open(&path, accept, self.options.list_within).map_err(Cut::Failed)?;
         let format = self.format(&stream)?;
-        let patience = Patience::new(stream, stop, LIST_MAX, self.options.list_within);
+        let silence_max = Cell::new(self.options.list_within);
+        let patience = Patience::new(stream, stop, LIST_MAX, &silence_max);
         read_list(format, patience, sink).map_err(|error| self.cut(error, stop))
     }
 
@@ -264,9 +276,12 @@ impl Reflector {
         let stream = self.client.open(&path, accept, self.options.watch_within).map_err(Cut::Failed)?;
         let format = self.format(&stream)?;
         let reading_max = Duration::from_secs(timeout_s) + WATCH_GRACE;
-        let patience = Patience::new(stream, stop, reading_max, reading_max);
-        let mut reader = WatchReader::new(format, patience);
-        let mut state = Watching { plan: &mut self.plan, sink, listing: lists, went_back: false };
+        let bookmark_within = self.options.bookmark_within;
+        let hears_bookmarks = self.silent_watches < SILENT_WATCHES_MAX;
+        let silence_max = Cell::new(if hears_bookmarks { bookmark_within } else { reading_max });
+        let mut reader = WatchReader::new(format, Patience::new(stream, stop, reading_max, &silence_max));
+        let mut state =
+            Watching { plan: &mut self.plan, sink, listing: lists, went_back: false, heard_bookmark: false };
         if lists {
             to(state.sink, WatchEvent::ListStarted)?;
         }
@@ -277,7 +292,13 @@ impl Reflector {
                     self.plan.on(Outcome::WentBack);
                     return Ok(());
                 }
-                Ok(Some(Ok(()))) => saw_something = true,
+                Ok(Some(Ok(()))) => {
+                    saw_something = true;
+                    if state.heard_bookmark {
+                        silence_max.set(bookmark_within);
+                        self.silent_watches = 0;
+                    }
+                }
                 Ok(Some(Err(cut))) => return Err(cut),
                 Ok(None) => {
                     self.plan.on(Outcome::Ended { saw_something, lasted: began.elapsed() });
@@ -286,6 +307,9 @@ impl Reflector {
                 Err(error) => break error,
             }
         };
+        if !state.heard_bookmark {
+            self.silent_watches = self.silent_watches.saturating_add(1);
+        }
         Err(self.cut(cut, stop))
     }
 
@@ -323,6 +347,8 @@ struct Watching<'w, 's> {
     listing: bool,
     /// A bookmark was older than what had been seen.
     went_back: bool,
+    /// One has come, the one that ends a list left out.
+    heard_bookmark: bool,
 }
 
 impl Watching<'_, '_> {
@@ -358,6 +384,7 @@ impl Watching<'_, '_> {
             self.plan.listed(resource_version);
             return to(self.sink, WatchEvent::ListDone { resource_version });
         }
+        self.heard_bookmark = true;
         self.went_back = self.plan.is_behind(resource_version);
         if !self.went_back {
             self.plan.saw(resource_version);

@@ -1,5 +1,6 @@
 //! A reader that waits through time-outs, but not for ever.
 
+use std::cell::Cell;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,8 @@ pub(super) struct Patience<'s, R> {
     left: Duration,
     /// Of reading without a byte.
     silence: Duration,
-    silence_max: Duration,
+    /// May change while it is read.
+    silence_max: &'s Cell<Duration>,
 }
 
 impl<'s, R: Read> Patience<'s, R> {
@@ -31,7 +33,7 @@ impl<'s, R: Read> Patience<'s, R> {
         reader: R,
         stop: &'s Receiver<()>,
         reading_max: Duration,
-        silence_max: Duration,
+        silence_max: &'s Cell<Duration>,
     ) -> Self {
         Patience { reader, stop, left: reading_max, silence: Duration::ZERO, silence_max }
     }
@@ -53,7 +55,7 @@ impl<R: Read> Read for Patience<'_, R> {
                     if is_stopped(self.stop) {
                         return Err(io::Error::other("stopped"));
                     }
-                    if self.silence >= self.silence_max {
+                    if self.silence >= self.silence_max.get() {
                         let cause = format!("nothing came for {} s", self.silence.as_secs());
                         return Err(io::Error::new(io::ErrorKind::TimedOut, cause));
                     }
@@ -97,8 +99,9 @@ mod tests {
     fn s5_time_outs_in_between_are_waited_through() {
         let (_stop, stopped) = crossbeam_channel::bounded(0);
         let mut bytes = [0; 8];
-        let count =
-            Patience::new(Quiet { ticks: 3, then: b"ab" }, &stopped, LONG, LONG).read(&mut bytes).unwrap();
+        let count = Patience::new(Quiet { ticks: 3, then: b"ab" }, &stopped, LONG, &Cell::new(LONG))
+            .read(&mut bytes)
+            .unwrap();
         assert_eq!(&bytes[..count], b"ab");
     }
 
@@ -108,7 +111,9 @@ mod tests {
         let short = Duration::from_millis(20);
         for (reading_max, silence_max) in [(short, LONG), (LONG, short)] {
             let quiet = Quiet { ticks: u32::MAX, then: b"" };
-            let error = Patience::new(quiet, &stopped, reading_max, silence_max).read(&mut [0]).unwrap_err();
+            let error = Patience::new(quiet, &stopped, reading_max, &Cell::new(silence_max))
+                .read(&mut [0])
+                .unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         }
     }
@@ -117,7 +122,8 @@ mod tests {
     fn kars_456_a_peer_that_trickles_for_ever_is_given_up() {
         let (_stop, stopped) = crossbeam_channel::bounded(0);
         let quiet = Quiet { ticks: 0, then: &[b'x'; 100_000] };
-        let mut patience = Patience::new(quiet, &stopped, Duration::from_millis(20), LONG);
+        let long = Cell::new(LONG);
+        let mut patience = Patience::new(quiet, &stopped, Duration::from_millis(20), &long);
         let mut reads = 0;
         let error = loop {
             match patience.read(&mut [0]) {
@@ -133,7 +139,8 @@ mod tests {
     fn a_sink_that_takes_its_time_is_no_dead_peer() {
         let (_stop, stopped) = crossbeam_channel::bounded(0);
         let short = Duration::from_millis(500);
-        let mut patience = Patience::new(Quiet { ticks: 1, then: b"ab" }, &stopped, short, short);
+        let silence_max = Cell::new(short);
+        let mut patience = Patience::new(Quiet { ticks: 1, then: b"ab" }, &stopped, short, &silence_max);
         thread::sleep(short * 2);
         assert_eq!(patience.read(&mut [0]).unwrap(), 1);
     }
@@ -143,7 +150,7 @@ mod tests {
         let (stop, stopped) = crossbeam_channel::bounded(0);
         drop(stop);
         let quiet = Quiet { ticks: u32::MAX, then: b"" };
-        let error = Patience::new(quiet, &stopped, LONG, LONG).read(&mut [0]).unwrap_err();
+        let error = Patience::new(quiet, &stopped, LONG, &Cell::new(LONG)).read(&mut [0]).unwrap_err();
         assert_eq!(error.to_string(), "stopped");
     }
 }

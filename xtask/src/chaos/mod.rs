@@ -73,11 +73,18 @@ const LONG: (usize, Duration) = (4_000, Duration::from_secs(60));
 /// When the servers cannot be built or started, or a signal comes.
 pub fn run(flags: &flags::Chaos) -> Result<ExitCode, Failure> {
     let is_chosen = |scenario: &&Scenario| {
-        flags.only.is_empty() || flags.only.iter().any(|part| scenario.name.contains(part))
+        let is_due = flags.list || flags.minutes.is_some() || !scenario.is_long;
+        let is_named = flags.only.iter().any(|part| scenario.name.contains(part));
+        is_named || (flags.only.is_empty() && is_due)
     };
     let chosen: Vec<&Scenario> = ALL.iter().filter(is_chosen).collect();
     if flags.list {
-        chosen.iter().for_each(|scenario| println!("{:<28} {}", scenario.name, scenario.sentence));
+        for Scenario { name, sentence, is_long, .. } in chosen {
+            println!(
+                "{name:<22} {sentence}{}",
+                if *is_long { " (only with --minutes or by name)" } else { "" }
+            );
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if chosen.is_empty() {

@@ -66,6 +66,7 @@ pub struct Stage<'s, 'g> {
     pub proxy: Proxy,
     launcher: Launcher,
     collector: Option<Collector>,
+    recovery: Duration,
     figures: Figures,
 }
 
@@ -76,8 +77,8 @@ pub struct Figures {
     pub faults: Vec<String>,
     /// How many objects were planned to go, and to stay.
     pub objects: (usize, usize),
-    /// From the last fault and the last request of a user until everything was as planned.
-    pub recovered: Duration,
+    /// From the last fault and the last request of a user until everything was as planned, and the limit.
+    pub recovered: (Duration, Duration),
     /// The most memory that any daemon of the scenario had.
     pub peak_bytes: u64,
     /// The largest share of a processor while a server was away.
@@ -94,7 +95,8 @@ impl fmt::Display for Figures {
         if self.objects != (0, 0) {
             write!(f, "; {} objects gone, {} alive", self.objects.0, self.objects.1)?;
         }
-        write!(f, "; recovered in {:.1} s", self.recovered.as_secs_f64())?;
+        let (recovered, limit) = self.recovered;
+        write!(f, "; recovered in {:.1} s (limit {})", recovered.as_secs_f64(), limit.as_secs())?;
         write!(f, "; peak {} MiB (limit {})", self.peak_bytes >> 20, PEAK_BYTES_MAX >> 20)?;
         if let Some(share) = self.quiet_cpu {
             write!(f, "; CPU in quiet {:.1} % (limit {:.0})", share * 100.0, QUIET_CPU_MAX * 100.0)?;
@@ -140,7 +142,8 @@ impl Stage<'_, '_> {
         let proxy = Proxy::start(place.rig.address(), random.below(u64::MAX))?;
         let launcher = launcher(place, place.rig.daemon_kubeconfig());
         let figures = Figures::default();
-        let mut stage = Stage { place, random, proxy, launcher, collector: None, figures };
+        let mut stage =
+            Stage { place, random, proxy, launcher, collector: None, recovery: RECOVERY, figures };
         let over = Duration::from_secs_f64(stage.place.objects as f64 / OBJECTS_PER_SECOND);
         let users = Users::new(&api, namespace, &plan, over);
         stage.with_users(&users, fault)?;
@@ -171,7 +174,7 @@ impl Stage<'_, '_> {
     fn recover(&mut self, namespace: &str, plan: &[Family], users: &Users<'_>) -> Result<(), Failure> {
         let (api, start) = (self.place.api.clone(), Instant::now());
         let collector = &mut self.collector;
-        let recovered = eventually("everything is as planned", RECOVERY, || {
+        let recovered = eventually("everything is as planned", self.recovery, || {
             if let Some(collector) = collector {
                 collector.check_alive()?;
             }
@@ -184,7 +187,7 @@ impl Stage<'_, '_> {
         });
         let alive = recovered.map_err(|failure| self.with_log(&failure))?;
         let planned: usize = plan.iter().map(Vec::len).sum();
-        self.figures.recovered = start.elapsed();
+        self.figures.recovered = (start.elapsed(), self.recovery);
         self.figures.objects = (planned - alive, alive);
         Ok(())
     }
@@ -243,6 +246,11 @@ impl Stage<'_, '_> {
     /// Says what was done.
     pub fn note(&mut self, what: impl Into<String>) {
         self.figures.faults.push(what.into());
+    }
+
+    /// Allows another time than usual.
+    pub fn recovers_within(&mut self, limit: Duration) {
+        self.recovery = limit;
     }
 
     /// Connects daemons that are started from now on with another kubeconfig.
