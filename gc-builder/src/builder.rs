@@ -175,7 +175,7 @@ impl GraphBuilder {
     /// A watch goes on, or has listed.
     fn go_on(&mut self, now: Duration, were_all_lost: bool, out: &mut Out) {
         let is_back = were_all_lost && !self.monitors.are_all_lost();
-        if is_back && matches!(self.phase, Phase::Lost | Phase::Restored) {
+        if is_back && self.phase != Phase::Collecting {
             // The other watches find the server within the longest back-off, which is as long as this.
             self.first_lists_due = Some(now + FIRST_LISTS_WITHIN);
         }

@@ -329,7 +329,11 @@ impl Graph {
         if flags & !before & DELETING_DEPENDENTS != 0 {
             self.queue_dependents(index, effects);
         }
-        if check || flags & DELETING_DEPENDENTS != 0 {
+        // A server that was restored from a backup knows nothing of the deletion: who began it is to begin it again
+        // (spec S7).
+        let lives_again =
+            before & !flags & BEING_DELETED != 0 && self.store.node(index).first_reference != NONE;
+        if check || lives_again || flags & DELETING_DEPENDENTS != 0 {
             self.queue(index, effects);
         }
         if flags & ORPHANING != 0 {

@@ -266,10 +266,12 @@ impl Plan {
                     self.start_list();
                 }
             }
+            // To watch on without an answer could hide for ever that the server was restored: one that has just started
+            // answers 500 for a while. Where asking for one object never works, a list may, and says as much.
             Phase::Probe => {
                 self.back_off(retry_after);
-                if !is_passing(error) {
-                    self.phase = Phase::Watch;
+                if !is_passing(error) && self.failures >= FAILURES_BEFORE_LIST {
+                    self.start_list();
                 }
             }
         }

@@ -422,6 +422,31 @@ fn g6_a_new_owner_gains_the_dependent_and_an_old_one_loses_it() {
 }
 
 #[test]
+fn s7_what_was_being_deleted_and_lives_again_is_looked_at_again() {
+    check(
+        "
+        cm/owner @ns
+        cm/child @ns rv=1 owners=[cm/owner]
+        cm/child @ns rv=2 owners=[cm/owner] deleting
+        cm/child @ns rv=1 owners=[cm/owner]
+        cm/owner @ns rv=2 deleting
+        cm/owner @ns rv=1",
+        expect![[r#"
+            cm/owner @ns
+            cm/child @ns rv=1 owners=[cm/owner]
+            cm/child @ns rv=2 owners=[cm/owner] deleting
+            cm/child @ns rv=1 owners=[cm/owner]
+                attempt-to-delete child
+            cm/owner @ns rv=2 deleting
+            cm/owner @ns rv=1
+            ---
+            ConfigMap.v1 ns/child (child) rv=1 owners=[owner]
+            ConfigMap.v1 ns/owner (owner) rv=1
+        "#]],
+    );
+}
+
+#[test]
 fn g6_an_owner_that_is_no_longer_blocked_is_put_on_the_queue() {
     check(
         "

@@ -143,6 +143,8 @@ impl Model {
         let moved = known.is_some_and(|known| known.coordinate.namespace != object.coordinate.namespace);
         let old_references = known.map_or(Vec::new(), |known| known.owner_references.clone());
         let started = is_deleting_dependents(&object) && !known.is_some_and(is_deleting_dependents);
+        let lives_again = known.is_some_and(|known| known.being_deleted) && !object.being_deleted;
+        let lives_again = lives_again && !object.owner_references.is_empty();
         let observed = Some(Observed { object: object.clone(), seen });
         self.nodes.insert(uid.clone(), ModelNode { coordinate: object.coordinate.clone(), observed });
         let mut check = false;
@@ -152,7 +154,7 @@ impl Model {
         if started {
             self.dependents(uid).iter().for_each(|dependent| effects.queue(&dependent.coordinate.uid));
         }
-        if check || is_deleting_dependents(&object) {
+        if check || lives_again || is_deleting_dependents(&object) {
             effects.queue(uid);
         }
         if has(&object, "orphan") {

@@ -259,6 +259,13 @@ impl ApiServer {
         self.close_all_watches();
     }
 
+    /// Moves the resourceVersion forward and forgets what was before, as `etcdutl snapshot restore --bump-revision
+    /// --mark-compacted` does.
+    pub fn move_forward(&mut self, resource_version: u64) {
+        self.registry.state.resource_version = resource_version;
+        self.compact(resource_version);
+    }
+
     /// The custom resources that are served, qualified.
     pub(crate) fn custom_resources(&self) -> Vec<String> {
         let resources = self.registry.state.resources.iter();

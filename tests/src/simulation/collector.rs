@@ -134,6 +134,12 @@ impl Collector {
         }
     }
 
+    /// The server was set back to an older state: what was shown before is shown no more.
+    pub(super) fn server_was_restored(&mut self) {
+        self.shown.clear();
+        self.readers.iter_mut().for_each(Reader::server_was_restored);
+    }
+
     /// Whom a step is of, for a trace.
     pub(super) fn who(&self, reader: usize, what: &str, link: &Link) -> String {
         let resource = self.readers.get(reader).map(|reader| reader.resource.resource.as_str());

@@ -139,9 +139,12 @@ impl Link {
     /// is what costs a run most.
     pub(super) fn discover(&mut self) -> Result<Result<Rc<Discovery>, Error>, Violation> {
         let faults = [self.draw(false), self.draw(false)];
-        if faults.iter().any(Option::is_some) {
+        if faults.iter().any(Option::is_some) || self.now < self.away_until {
             return Ok(self.ask_discovery(faults.into_iter().collect())?.map(Rc::new));
         }
+        let now = self.timestamp();
+        self.server.settle(now);
+        self.truth.catch_up(&self.server, None)?;
         let serving = self.serving();
         if let Some(known) = KNOWN.with_borrow(|known| known.get(&serving).cloned()) {
             self.requests += 2;

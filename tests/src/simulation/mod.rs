@@ -29,6 +29,18 @@
 //!   has, blocks it (`foregroundDeletion`) or names it (`orphan`). A reference that is written after the owner's deletion
 //!   began is in a race that nobody can win, and does not count for `orphan`.
 //!
+//! # When the server is restored
+//!
+//! What is true goes back with the server's data (spec S7). Connections end, requests that are under way are lost, and
+//! the server is away for longer than a proof of absence is believed. Then no exception holds for deletions: one that was
+//! decided by what was read before is wrong if its owner lives again. Three things are let pass:
+//!
+//! - An orphaning that the restore undoes may go on: it spares objects.
+//! - What no watch had shown may be undone unnoticed: the last writes of the collector itself, say. Such restores do not
+//!   happen here; what they undo is done again at the next change of the object or its owner, or after a restart.
+//! - Versions that have passed what was seen betray nothing: nobody writes until every watch has looked. Where versions
+//!   go forward and history is forgotten, as etcd's manual advises, every watch lists anew by itself.
+//!
 //! ```
 //! use gc_tests::simulation::{Options, run};
 //! let report = run(1, &Options::default()).map_err(|failure| failure.to_string())?;

@@ -85,6 +85,16 @@ impl Reader {
         Some((seen, is_of_now))
     }
 
+    /// The server was set back to an older state.
+    pub(super) fn server_was_restored(&mut self) {
+        self.of_before = self.changes.len();
+    }
+
+    /// Whether it would notice that the server is at this version.
+    pub(super) fn is_ahead_of(&self, version: u64) -> bool {
+        self.plan.is_behind(&version.to_string())
+    }
+
     /// Whether it has asked the server something since that was last restored.
     pub(super) fn has_looked(&self, link: &Link) -> bool {
         self.looked == link.restores
@@ -219,6 +229,7 @@ impl Reader {
             return Ok(self.failed(Error::Decode { request: path, cause }, Duration::ZERO));
         };
         if listing {
+            self.looked = link.restores;
             self.push(Change::ListStarted);
         }
         self.activity =

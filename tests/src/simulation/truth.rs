@@ -168,6 +168,8 @@ pub(super) struct Truth {
     pub life: u32,
     /// Checks that count for nothing.
     ignored: BTreeSet<Check>,
+    /// In which step the server was last set back to an older state.
+    restored_at: u64,
     waiting_until: BTreeMap<String, u64>,
     orphaning_until: BTreeMap<String, u64>,
     orphaning_since: BTreeMap<String, u64>,
@@ -180,6 +182,20 @@ impl Truth {
     /// Nothing yet. What the ignored checks find counts for nothing.
     pub(super) fn new(ignored: BTreeSet<Check>) -> Truth {
         Truth { ignored, ..Truth::default() }
+    }
+
+    /// The server is set back to what was true when it was backed up.
+    pub(super) fn go_back_to(&mut self, backup: &Truth) {
+        let now = std::mem::replace(self, backup.clone());
+        self.past = now.past;
+        self.served_once.extend(now.served_once);
+        (self.writes_seen, self.step, self.deleted, self.life) =
+            (now.writes_seen, now.step, now.deleted, now.life);
+        self.ignored = now.ignored;
+        self.restored_at = now.step;
+        // Orphaning that is undone by the restore may be under way; it spares objects, so it is let pass.
+        let orphaning = now.orphaning_since.into_keys().chain(now.orphaning_until.into_keys());
+        self.orphaning_until.extend(orphaning.map(|uid| (uid, now.step)));
     }
 
     /// Takes over what the server has written since the last call. `cause` is the collector's request behind the
@@ -381,8 +397,9 @@ impl Truth {
         Err(Violation::new(Check::ReferenceRemoved, what))
     }
 
+    /// Nothing that was read before a restore is evidence after it.
     fn was_within(&self, until: &BTreeMap<String, u64>, uid: &str, cause: &Cause) -> bool {
-        until.get(uid).is_some_and(|&until| cause.since <= until)
+        self.restored_at <= cause.since && until.get(uid).is_some_and(|&until| cause.since <= until)
     }
 
     /// Whether a reference names an owner that this life of the collector has orphaned. After a restart nothing is left

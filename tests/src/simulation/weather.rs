@@ -2,15 +2,22 @@
 
 use std::time::Duration;
 
+use super::collector::Collector;
 use super::kinds::KINDS;
 use super::random::Random;
 use super::truth::Violation;
 use super::users;
-use super::world::World;
+use super::worker::lose_requests;
+use super::world::{Backup, World};
+
+/// Longer than a proof of absence is believed (gc-core's `Options::proof_age_max`).
+const AWAY_MIN: Duration = Duration::from_millis(5_001);
+/// One watch believes that versions go back so often; more would be versions that do not count upwards.
+const RESTORES_MAX: u32 = 3;
 
 /// One thing that goes wrong; says what.
 pub(super) fn strike(world: &mut World<'_>, chance: &mut Random) -> Result<String, Violation> {
-    match chance.below(16) {
+    match chance.below(22) {
         0..=2 => Ok(close_watch(world, chance)),
         3 => {
             world.link.server.close_all_watches();
@@ -26,6 +33,9 @@ pub(super) fn strike(world: &mut World<'_>, chance: &mut Random) -> Result<Strin
         }
         11 => Ok(toggle_broken(world, chance)),
         12 | 13 => definition(world, chance),
+        16 | 17 => Ok(back_up(world)),
+        18 | 19 => Ok(restore(world, chance)),
+        20 => Ok(restart_server(world, chance)),
         _ => Ok(world.kill()),
     }
 }
@@ -90,6 +100,75 @@ fn toggle_broken(world: &mut World<'_>, chance: &mut Random) -> String {
         broken.insert(resource.into());
     }
     format!("broken resources: {broken:?}")
+}
+
+/// All connections end, and for a while nobody answers.
+fn go_away(world: &mut World<'_>, for_so_long: Duration) {
+    let link = &mut world.link;
+    link.server.close_all_watches();
+    link.away_until = link.now + for_so_long;
+    link.late.clear();
+    if let Some(collector) = &mut world.collector {
+        lose_requests(&mut collector.workers);
+    }
+}
+
+fn restart_server(world: &mut World<'_>, chance: &mut Random) -> String {
+    let away = chance.millis(0, 20_000);
+    go_away(world, away);
+    if chance.permille(500) {
+        let now = world.link.server.resource_version();
+        world.link.server.compact(now);
+    }
+    format!("the server is started anew, and away for {} ms", away.as_millis())
+}
+
+fn back_up(world: &mut World<'_>) -> String {
+    let version = world.link.server.resource_version();
+    let (server, truth) = (world.link.server.snapshot(), world.link.truth.clone());
+    world.backup = Some(Backup { server, version, truth });
+    format!("the server is backed up at version {version}")
+}
+
+/// The server is restored from its backup. It is away for longer than a proof of absence is believed. What no watch has
+/// shown is not undone: see the module's documentation.
+fn restore(world: &mut World<'_>, chance: &mut Random) -> String {
+    if RESTORES_MAX <= world.link.restores {
+        return "no more restores".into();
+    }
+    let Some(Backup { server, version, truth }) = &world.backup else { return "there is no backup".into() };
+    let before = world.link.server.resource_version();
+    let moves_forward = chance.permille(300);
+    let is_noticed = |collector: &Collector| {
+        let mut readers = collector.readers.iter();
+        if moves_forward {
+            readers.all(|reader| reader.is_quiet(&world.link))
+        } else {
+            readers.any(|reader| reader.is_ahead_of(*version))
+        }
+    };
+    if !world.collector.as_ref().is_none_or(is_noticed) {
+        return "no restore: it would undo what no watch has shown".into();
+    }
+    let (server, truth) = (server.clone(), truth.clone());
+    let away = AWAY_MIN + chance.millis(0, 40_000);
+    go_away(world, away);
+    let link = &mut world.link;
+    link.server.restore(&server);
+    link.truth.go_back_to(&truth);
+    link.restores += 1;
+    // What etcd's manual advises: versions go forward, and what was before is forgotten.
+    if moves_forward {
+        link.server.move_forward(before + 1_000);
+    }
+    if let Some(collector) = &mut world.collector {
+        collector.server_was_restored();
+    }
+    format!(
+        "the server is restored: from version {before} to {}, and away for {} ms",
+        world.link.server.resource_version(),
+        away.as_millis()
+    )
 }
 
 fn definition(world: &mut World<'_>, chance: &mut Random) -> Result<String, Violation> {

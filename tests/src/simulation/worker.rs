@@ -79,6 +79,18 @@ impl Worker {
     }
 }
 
+/// The server is gone, and with it every request that is on its way.
+pub(super) fn lose_requests(workers: &mut [Worker]) {
+    let jobs = workers.iter_mut().filter_map(|worker| worker.job.as_mut());
+    for traffic in jobs.flat_map(|job| {
+        std::iter::once(&mut job.traffic).chain(job.releases.iter_mut().map(|r| &mut r.traffic))
+    }) {
+        if matches!(traffic, Traffic::Sent(_)) {
+            *traffic = Traffic::Back(Reply::Failed("the connection was cut".into()));
+        }
+    }
+}
+
 /// One step of the worker with this number.
 pub(super) fn step(
     collector: &mut Collector,

@@ -7,7 +7,7 @@ use super::link::{Link, said};
 use super::random::Random;
 use super::truth::{Check, Truth, Violation};
 use super::{Failure, Mistake, Options, Report, Trace, liveness, users, weather, worker};
-use crate::sim::ApiServer;
+use crate::sim::{ApiServer, Snapshot};
 
 /// Virtual time within which everything comes to rest once faults have ended: an item that failed all through the storm
 /// waits up to 1,000 s for its next attempt (client-go's limit), and a cascade may have several of them in a row.
@@ -33,11 +33,19 @@ pub(super) struct World<'t> {
     /// Of a thousand disturbances, so many are the weather's.
     weather_permille: u32,
     disturbances: u32,
+    pub backup: Option<Backup>,
     start_at: Duration,
     /// Since when everything works.
     calm_since: Duration,
     step: u64,
     trace: Option<Trace<'t>>,
+}
+
+/// A backup of the server, and what was true then.
+pub(super) struct Backup {
+    pub server: Snapshot,
+    pub version: u64,
+    pub truth: Truth,
 }
 
 /// One thing that can happen next.
@@ -94,6 +102,7 @@ impl<'t> World<'t> {
             weather_permille: chance.pick(&[0, 50, 150, 400]).copied().unwrap_or_default(),
             chance,
             disturbances: 0,
+            backup: None,
             start_at: Duration::ZERO,
             calm_since: Duration::ZERO,
             step: 0,
@@ -143,6 +152,13 @@ impl<'t> World<'t> {
 
     fn storm_step(&mut self) -> Result<(), Violation> {
         if !self.chance.permille(self.disturbance_permille) {
+            return self.any_move().map(drop);
+        }
+        // A restore shows in versions that are older than before. Nobody writes until every watch has had its look:
+        // versions that have passed what was seen betray nothing.
+        let is_unsettled =
+            self.collector.as_ref().is_some_and(|c| !c.readers.iter().all(|r| r.has_looked(&self.link)));
+        if is_unsettled {
             return self.any_move().map(drop);
         }
         let is_weather = self.chance.permille(self.weather_permille);

@@ -338,6 +338,23 @@ fn s5_a_list_that_never_ends_is_given_up() {
 }
 
 #[test]
+fn s7_no_watch_goes_on_before_a_probe_was_answered() {
+    check(
+        "page 50
+         failed transport
+         failed 500
+         failed 500",
+        &expect![[r#"
+            start: list ""
+            page 50: watch 50
+            failed transport: wait 282 ms, probe
+            failed 500: wait 837 ms, probe
+            failed 500: wait 1546 ms, list ""
+        "#]],
+    );
+}
+
+#[test]
 fn s7_a_server_that_went_back_is_listed_anew() {
     check(
         "page 50
