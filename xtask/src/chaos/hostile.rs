@@ -18,6 +18,9 @@ use crate::poll::{Look, eventually};
 
 /// How long the bodies are.
 const BODY_BYTES: u64 = 300 << 20;
+/// The first object of the long list, which owns all others (and itself, which does no harm): only what has owners is
+/// worth a place in the graph.
+const OWNER: &str = "00000000-0000-4000-8000-000000000000";
 /// Of one object in the long list, as a real one with its managed fields.
 const OBJECT_BYTES: usize = 1_600;
 /// A list of this length is read in seconds; the rest is for slow machines, on which collection starts without it after
@@ -204,7 +207,7 @@ impl Shared {
                     let comma = if number == 0 { "" } else { "," };
                     send(
                         format!(
-                            r#"{comma}{{"metadata":{{"name":"configmap-{number}","namespace":"n","uid":"00000000-0000-4000-8000-{number:012x}","resourceVersion":"8","annotations":{{"a":"{filler}"}}}}}}"#
+                            r#"{comma}{{"metadata":{{"name":"configmap-{number}","namespace":"n","uid":"00000000-0000-4000-8000-{number:012x}","resourceVersion":"8","ownerReferences":[{{"apiVersion":"v1","kind":"ConfigMap","name":"configmap-0","uid":"{OWNER}"}}],"annotations":{{"a":"{filler}"}}}}}}"#
                         )
                         .as_bytes(),
                     )?;
