@@ -65,11 +65,22 @@ enum Stage {
     Done(Outcome),
 }
 
-/// The live object and the classes of its first references.
+/// The object and the classes of its first references.
 #[derive(Clone, Debug)]
 struct Classified {
     live: LiveObject,
+    source: Source,
     classes: Vec<Class>,
+}
+
+/// Who says what an object is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The graph, at the version that a watch has shown: good for a delete, which the server refuses when that version
+    /// is not the object's any more (D15), and for no other write.
+    Graph,
+    /// The server, just now.
+    Read,
 }
 
 /// The live object, and the places of the references that go.
@@ -80,10 +91,11 @@ struct Removal {
     kind: PatchKind,
 }
 
-/// The live object that is to be deleted, why, and how.
+/// The object that is to be deleted, why, and how.
 #[derive(Clone, Debug)]
 struct Decided {
     live: LiveObject,
+    source: Source,
     classes: Vec<Class>,
     policy: Propagation,
     deletes: u32,
@@ -98,6 +110,14 @@ impl DeleteAttempt {
     /// The node's UID.
     pub fn uid(&self) -> &Uid {
         &self.uid
+    }
+
+    /// The owner references that the request under way was decided by, for whoever says why something was deleted.
+    pub fn decided_by(&self) -> &[OwnerReference] {
+        match &self.stage {
+            Stage::Delete(_, decided) => &decided.live.owner_references,
+            _ => &[],
+        }
     }
 
     /// Takes the reply to the last request and gives the next one, or the outcome. `now` is the time since any fixed
@@ -158,14 +178,21 @@ impl DeleteAttempt {
             }
         }
         let (coordinate, is_virtual) = (node.coordinate(), node.is_virtual());
-        match state.target(&coordinate) {
-            Some(target) => {
-                let request = Request::Read(target.clone());
-                self.stage = Stage::ReadItem(Item { coordinate, target, is_virtual });
-                Step::Call(request)
-            }
-            None => self.item_unresolved(state, &coordinate),
+        let seen = seen_by_the_graph(state, &node);
+        let Some(target) = state.target(&coordinate) else {
+            return self.item_unresolved(state, &coordinate);
+        };
+        let item = Item { coordinate, target, is_virtual };
+        match seen {
+            Some(live) => self.classify(state, item, Classified::new(live, Source::Graph)),
+            None => self.read_item(item),
         }
+    }
+
+    fn read_item(&mut self, item: Item) -> Step {
+        let request = Request::Read(item.target.clone());
+        self.stage = Stage::ReadItem(item);
+        Step::Call(request)
     }
 
     fn item_unresolved(&self, state: &mut State, coordinate: &Coordinate) -> Step {
@@ -276,13 +303,13 @@ impl DeleteAttempt {
         if DECISIONS_MAX < self.decisions {
             return retry("it changes faster than it can be decided".into());
         }
-        self.classify(state, item, Classified { live, classes: Vec::new() })
+        self.classify(state, item, Classified::new(live, Source::Read))
     }
 
     /// D5: asks the state about each reference, and the server where the state cannot know.
     fn classify(&mut self, state: &mut State, item: Item, mut so_far: Classified) -> Step {
         while let Some(reference) = so_far.live.owner_references.get(so_far.classes.len()) {
-            match state.classify(reference, &item.target.namespace) {
+            match state.classify(reference, &item.target.namespace, so_far.source == Source::Graph) {
                 Known::Class(class) => so_far.classes.push(class),
                 Known::Ask(target) => {
                     self.stage = Stage::ReadOwner(item, so_far);
@@ -311,7 +338,13 @@ impl DeleteAttempt {
         };
         match reply {
             Reply::Object(owner) if owner.uid == reference.uid => {
-                classified.classes.push(State::class_of_live_owner(&owner));
+                let class = State::class_of_live_owner(&owner);
+                if class == Class::Waiting
+                    && let Some(owner) = owner_coordinate(state, reference, &item)
+                {
+                    state.owner_waits(owner);
+                }
+                classified.classes.push(class);
             }
             Reply::Object(_) | Reply::NotFound { proof: true } => {
                 let Some(owner) = owner_coordinate(state, reference, &item) else {
@@ -336,20 +369,21 @@ impl DeleteAttempt {
         self.classify(state, item, classified)
     }
 
-    /// D8 to D10.
+    /// D8 to D10. What the graph has seen is good enough to keep an object, since whatever changes brings it back here,
+    /// and to delete it (D15); what is written back has to be read first.
     fn execute(&mut self, state: &mut State, item: Item, classified: Classified) -> Step {
-        let Classified { live, classes } = classified;
-        match self.verdict(state, &live, &classes) {
+        let Classified { live, source, classes } = classified;
+        let verdict = self.verdict(state, &live, &classes);
+        let blocks = live.owner_references.iter().any(OwnerReference::blocks);
+        match verdict {
             Verdict::Keep => forget(Why::OwnerAlive),
+            Verdict::Delete { policy, unblock } if !(unblock && blocks) => {
+                self.delete(item, Decided { live, source, classes, policy, deletes: 0 })
+            }
+            _ if source == Source::Graph => self.read_item(item),
             Verdict::RemoveReferences(places) => self.remove_references(state, item, live, places),
-            Verdict::Delete { policy, unblock } => {
-                let blocks = live.owner_references.iter().any(OwnerReference::blocks);
-                let decided = Decided { live, classes, policy, deletes: 0 };
-                if unblock && blocks {
-                    self.unblock(state, item, decided)
-                } else {
-                    self.delete(item, decided)
-                }
+            Verdict::Delete { policy, .. } => {
+                self.unblock(state, item, Decided { live, source, classes, policy, deletes: 0 })
             }
         }
     }
@@ -407,7 +441,7 @@ impl DeleteAttempt {
                 self.remove_references(state, item, removal.live, removal.places)
             }
             Reply::NotFound { proof: true } => self.gone(state, now, &item),
-            Reply::Conflict => self.decide_afresh(item),
+            Reply::Conflict => self.read_item(item),
             other => retry(format!("owner references of {} stay: {}", item.target, describe(Some(other)))),
         }
     }
@@ -446,12 +480,12 @@ impl DeleteAttempt {
                 self.unblock(state, item, decided)
             }
             Reply::NotFound { proof: true } => self.gone(state, now, &item),
-            Reply::Object(_) | Reply::Conflict => self.decide_afresh(item),
+            Reply::Object(_) | Reply::Conflict => self.read_item(item),
             other => retry(format!("{} not made non-blocking: {}", item.target, describe(Some(other)))),
         }
     }
 
-    /// D11: the only place that deletes, always with the UID and the version on which the decision was made.
+    /// D11, D15: the only place that deletes, always with the UID and the version on which the decision was made.
     fn delete(&mut self, item: Item, decided: Decided) -> Step {
         if decided.live.resource_version.is_empty() || decided.live.uid.is_empty() {
             return retry(format!("{} was read without a UID or a version: never deleted so", item.target));
@@ -477,6 +511,8 @@ impl DeleteAttempt {
         match reply {
             Reply::Deleted | Reply::Object(_) => forget(Why::Deleted(decided.policy)),
             Reply::NotFound { proof: true } => self.gone(state, now, &item),
+            // D15: what the graph has seen is not what it is like now. It is decided as if the graph knew nothing.
+            Reply::Conflict if decided.source == Source::Graph => self.read_item(item),
             Reply::Conflict => {
                 let request = Request::Read(item.target.clone());
                 self.stage = Stage::Reread(item, decided);
@@ -509,17 +545,41 @@ impl DeleteAttempt {
         match self.verdict(state, &live, &was.classes) {
             // Its finalizers may name another policy now. Nothing that was dangling comes back to life.
             Verdict::Delete { policy, unblock: false } => {
-                self.delete(item, Decided { live, policy, deletes, classes: was.classes })
+                self.delete(item, Decided { live, policy, deletes, ..was })
             }
             _ => self.decide(state, item, live),
         }
     }
+}
 
-    fn decide_afresh(&mut self, item: Item) -> Step {
-        let request = Request::Read(item.target.clone());
-        self.stage = Stage::ReadItem(item);
-        Step::Call(request)
+impl Classified {
+    fn new(live: LiveObject, source: Source) -> Classified {
+        Classified { live, source, classes: Vec::new() }
     }
+}
+
+/// D15: the object as a watch has shown it, where that says enough of it: it has a version, and no finalizer that names
+/// a policy, which would have to be weighed with what else is there.
+fn seen_by_the_graph(state: &State, node: &Node<'_>) -> Option<LiveObject> {
+    let resource_version = node.resource_version();
+    if !state.decides_from_graph() || node.is_virtual() || node.names_policy() || resource_version.is_empty()
+    {
+        return None;
+    }
+    let owner_references = node.owner_references().map(|reference| OwnerReference {
+        api_version: reference.api_version,
+        kind: reference.kind,
+        name: reference.name,
+        uid: reference.uid.to_string(),
+        controller: Some(reference.controller),
+        block_owner_deletion: Some(reference.block_owner_deletion),
+    });
+    Some(LiveObject {
+        uid: node.uid().to_string(),
+        resource_version,
+        owner_references: owner_references.collect(),
+        ..LiveObject::default()
+    })
 }
 
 /// The coordinate that a reference means, seen from the item (D5): in the item's namespace when its kind is

@@ -28,6 +28,15 @@ pub struct Options {
     /// away for longer than this, so that no proof of before condemns what lives again, noticed or not (S7). An owner
     /// whose dependents take longer to go costs one more read each time.
     pub proof_age_max: Duration,
+    /// For how long an owner that was read and found waiting for its dependents counts as waiting for others of them,
+    /// as long as the graph says so too. A second DELETE can turn its foreground deletion into an orphaning, and what
+    /// is deleted in between is lost: this bounds that time even where the watch lags. It is long enough that the
+    /// dependents of one owner, which are looked at one after the other, share a read.
+    pub waiting_age_max: Duration,
+    /// Whether an object is deleted on the version that the graph has seen, where nothing but its owners' state is in
+    /// question (D15). The server refuses if that version is not the object's any more, and then the object is read as it
+    /// is without this.
+    pub decides_from_graph: bool,
     /// A mistake to make, for tests.
     #[cfg(feature = "mistakes")]
     pub mistake: Option<Mistake>,
@@ -41,6 +50,8 @@ impl Default for Options {
             absence_confirmations: 1,
             confirm_delay: Duration::from_secs(2),
             proof_age_max: Duration::from_secs(5),
+            waiting_age_max: Duration::from_millis(500),
+            decides_from_graph: true,
             #[cfg(feature = "mistakes")]
             mistake: None,
         }
@@ -50,6 +61,12 @@ impl Default for Options {
 /// How many coordinates of one virtual node are passed over in one go; each costs a look at all of its dependents. What
 /// is left is asked for.
 const ALTERNATIVES_MAX: usize = 64;
+/// How many owners are remembered as read and waiting. Their dependents are looked at one owner after the other, so that
+/// few are in use at a time.
+const WAITING_OWNERS_MAX: usize = 1_000;
+/// The graph keeps the time of a proof as a number of these. It is rounded down, so that a proof is taken for older than
+/// it is; 32 bits last for 13 years.
+const STAMP: Duration = Duration::from_millis(100);
 
 /// The collector's whole memory. The caller holds it behind one lock, for microseconds, and never across a request.
 #[derive(Clone, Debug)]
@@ -58,6 +75,8 @@ pub struct State {
     kinds: Kinds,
     absent: Coordinates,
     orphaned: Coordinates,
+    /// Owners that were read and found waiting for their dependents.
+    waiting: Coordinates,
     doubts: Doubts,
     /// The items that wait for a kind to be served, and for which (D17): each for one, the last that it asked for, so
     /// that an object whose references are rewritten again and again takes one place.
@@ -104,6 +123,7 @@ impl State {
             kinds: Kinds::default(),
             absent: Coordinates::new(options.absent_owners_max),
             orphaned: Coordinates::new(options.orphaned_owners_max),
+            waiting: Coordinates::new(WAITING_OWNERS_MAX),
             doubts: Doubts::default(),
             waiting_for_kind: HashMap::new(),
             awaited_kinds: HashSet::new(),
@@ -119,6 +139,10 @@ impl State {
     /// proved at this time; a proof that is taken for older than it is costs a read.
     pub fn tell_time(&mut self, now: Duration) {
         self.now = self.now.max(now);
+        // The largest number stands for no time.
+        let stamp =
+            u32::try_from(self.now.as_millis() / STAMP.as_millis()).unwrap_or(u32::MAX).min(u32::MAX - 1);
+        self.graph.set_stamp(stamp);
     }
 
     #[cfg(feature = "mistakes")]
@@ -166,9 +190,10 @@ impl State {
         let mut merge_only: Vec<String> = self.json_merge_only.iter().map(|r| format!("{r:?}")).collect();
         merge_only.sort();
         format!(
-            "absent {:?}\norphaned {:?}\ndoubts {:?}\nwaiting {waiting:?}\nmerge only {merge_only:?}\nera {}\n",
+            "absent {:?}\norphaned {:?}\nfound waiting {:?}\ndoubts {:?}\nwaiting {waiting:?}\nmerge only {merge_only:?}\nera {}\n",
             self.absent.sorted(),
             self.orphaned.sorted(),
+            self.waiting.sorted(),
             self.doubts.sorted(),
             self.era
         )
@@ -312,6 +337,7 @@ impl State {
     pub fn forget_proofs(&mut self, effects: &mut Vec<Effect>) {
         self.era += 1;
         self.absent.clear();
+        self.waiting.clear();
         self.doubts.clear();
         // What was orphaned stays remembered: that can only spare an object.
         self.graph.forget_absent(effects);
@@ -374,6 +400,11 @@ impl State {
         self.absent.insert(coordinate, self.now);
     }
 
+    /// Whether objects are deleted on the version that the graph has seen (D15).
+    pub(crate) fn decides_from_graph(&self) -> bool {
+        self.options.decides_from_graph
+    }
+
     /// Where the object with this coordinate is served; `None` when its kind is not, when it is namespaced and the
     /// coordinate has no namespace, or when no object can have that name.
     pub(crate) fn target(&self, coordinate: &Coordinate) -> Option<Target> {
@@ -385,8 +416,14 @@ impl State {
         Some(Target { resource: Arc::clone(resource), namespace, name: coordinate.name.clone() })
     }
 
-    /// Classifies a reference as far as no request is needed (D5).
-    pub(crate) fn classify(&mut self, reference: &OwnerReference, item_namespace: &str) -> Known {
+    /// Classifies a reference as far as no request is needed (D5). An owner that waits is read again, unless
+    /// `trusts_waiting` says that a read of a moment ago will do.
+    pub(crate) fn classify(
+        &mut self,
+        reference: &OwnerReference,
+        item_namespace: &str,
+        trusts_waiting: bool,
+    ) -> Known {
         let coordinate = |namespace: &str| Coordinate {
             kind: reference.kind.clone(),
             api_version: reference.api_version.clone(),
@@ -402,7 +439,7 @@ impl State {
                 if self.orphaned.contains_object(&owner) {
                     return Known::Class(Class::Orphaned);
                 }
-                if self.absent.contains(&owner) {
+                if self.absent.contains(&owner) || self.graph.absent_since(&owner).is_some() {
                     return Known::Class(Class::Dangling);
                 }
             }
@@ -425,14 +462,33 @@ impl State {
             if !waits {
                 return Known::Class(Class::Solid);
             }
-        } else if self
-            .absent
-            .since(&owner)
-            .is_some_and(|at| self.now.saturating_sub(at) <= self.options.proof_age_max)
-        {
-            return Known::Class(Class::Dangling);
+            let read_at = self.waiting.since(&owner).filter(|_| trusts_waiting);
+            if self.is_younger(read_at, self.options.waiting_age_max) {
+                return Known::Class(Class::Waiting);
+            }
+        } else {
+            let proved_at = self.proved_absent_at(&owner);
+            if self.is_younger(proved_at, self.options.proof_age_max) {
+                return Known::Class(Class::Dangling);
+            }
         }
         Known::Ask(Target { resource, namespace: owner.namespace, name: owner.name })
+    }
+
+    /// When this owner was last proved absent: by a read of a worker, or by what the graph was told, which is not lost
+    /// however many owners go at once (D15).
+    fn proved_absent_at(&mut self, owner: &Coordinate) -> Option<Duration> {
+        let seen = self.graph.absent_since(owner).map(|stamp| STAMP * stamp);
+        seen.max(self.absent.since(owner))
+    }
+
+    fn is_younger(&self, at: Option<Duration>, age_max: Duration) -> bool {
+        at.is_some_and(|at| self.now.saturating_sub(at) <= age_max)
+    }
+
+    /// Remembers that a read found an owner waiting for its dependents.
+    pub(crate) fn owner_waits(&mut self, coordinate: Coordinate) {
+        self.waiting.insert(coordinate, self.now);
     }
 
     /// The class of an owner that was read and found with the UID of the reference.

@@ -231,7 +231,6 @@ fn settle(shared: &Shared, era: u64, outcome: Outcome) {
 fn attempt_to_delete(shared: &Shared, uid: &Uid) -> Option<Outcome> {
     let mut attempt = DeleteAttempt::new(uid.clone());
     let mut reply = None;
-    let mut owners = Vec::new();
     loop {
         let now = shared.now();
         let step = attempt.step(&mut shared.state(), now, reply.take());
@@ -241,14 +240,8 @@ fn attempt_to_delete(shared: &Shared, uid: &Uid) -> Option<Outcome> {
             Step::Call(request) => request,
         };
         let answer = shared.send(&request);
-        match (&request, &answer) {
-            (Request::Read(_), Reply::Object(live))
-                if log_enabled!(Level::Debug) && Uid::new(&live.uid) == *uid =>
-            {
-                owners.clone_from(&live.owner_references);
-            }
-            (Request::Delete { .. }, Reply::Deleted) => say_deleted(&request, &owners),
-            _ => {}
+        if let (Request::Delete { .. }, Reply::Deleted) = (&request, &answer) {
+            say_deleted(&request, attempt.decided_by());
         }
         reply = Some(answer);
     }
@@ -260,6 +253,9 @@ const NAMED_OWNERS_MAX: usize = 5;
 /// What was deleted and why: an object is only deleted when none of its owners is left that keeps it.
 fn say_deleted(request: &Request, owners: &[OwnerReference]) {
     let Request::Delete { target, uid, resource_version, policy } = request else { return };
+    if !log_enabled!(Level::Debug) {
+        return;
+    }
     debug!(
         "deleted {target} ({policy}), uid {uid} at version {resource_version}: every owner is absent or waits for it \
          to go: {}",

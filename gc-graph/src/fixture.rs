@@ -371,6 +371,7 @@ fn print_node(node: Node<'_>) -> String {
         ("being-deleted", node.is_being_deleted()),
         ("deleting-dependents", node.is_deleting_dependents()),
         ("orphaning", node.is_orphaning()),
+        ("names-policy", node.names_policy()),
     ];
     if !node.is_virtual() {
         line += &format!(" rv={}", node.resource_version());

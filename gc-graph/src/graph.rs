@@ -7,8 +7,8 @@ use crate::change::{
 };
 use crate::node::Node;
 use crate::store::{
-    ABSENT, BEING_DELETED, BLOCKS, CLUSTER_SCOPED, DELETING_DEPENDENTS, Edge, IS_REPEATED, NONE, NodeSlot,
-    ORPHANING, PARITY, REPEATS, Store, VIRTUAL,
+    ABSENT, BEING_DELETED, BLOCKS, CLUSTER_SCOPED, DELETING_DEPENDENTS, Edge, IS_REPEATED, NAMES_POLICY,
+    NONE, NodeSlot, ORPHANING, PARITY, REPEATS, Store, VIRTUAL,
 };
 use crate::uid::{Uid, UidRef};
 
@@ -22,6 +22,7 @@ pub struct Graph {
     pub(crate) len: usize,
     pub(crate) virtual_len: usize,
     refused: u64,
+    stamp: u32,
     /// What the present change has put on attempt-to-delete, so that it does so once.
     queued: HashSet<u32>,
 }
@@ -53,6 +54,7 @@ impl Graph {
             len: 0,
             virtual_len: 0,
             refused: 0,
+            stamp: 0,
             queued: HashSet::new(),
         }
     }
@@ -172,6 +174,12 @@ impl Graph {
             self.depart(&[index], effects);
         }
         self.end_change();
+    }
+
+    /// From here on, what is proved absent carries this number: the caller's time, in whichever unit it counts. The
+    /// graph makes nothing of it; [`Graph::absent_since`] gives it back.
+    pub fn set_stamp(&mut self, stamp: u32) {
+        self.stamp = stamp;
     }
 
     /// Forgets every absence that the graph knows of (spec S7: the server's versions went back, so what was seen
@@ -316,7 +324,7 @@ impl Graph {
     /// The flags are levels: they say what the last observation said (spec G7).
     fn set_deletion(&mut self, index: u32, seen: &Observation<'_>, check: bool, effects: &mut Vec<Effect>) {
         let before = self.store.node(index).flags;
-        let mut flags = before & !(BEING_DELETED | DELETING_DEPENDENTS | ORPHANING);
+        let mut flags = before & !(BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | NAMES_POLICY);
         if seen.being_deleted {
             flags |= BEING_DELETED;
             if seen.has_orphan_finalizer {
@@ -324,6 +332,8 @@ impl Graph {
             } else if seen.has_foreground_finalizer {
                 flags |= DELETING_DEPENDENTS;
             }
+        } else if seen.has_orphan_finalizer || seen.has_foreground_finalizer {
+            flags |= NAMES_POLICY;
         }
         self.store.node_mut(index).flags = flags;
         if flags & !before & DELETING_DEPENDENTS != 0 {
@@ -520,6 +530,7 @@ impl Graph {
     }
 
     fn revive(&mut self, index: u32) {
+        self.store.stamp(index, 0);
         let node = self.store.node_mut(index);
         node.flags = node.flags & !ABSENT | VIRTUAL;
         self.len += 1;
@@ -590,8 +601,10 @@ impl Graph {
             self.queue_dependents(index, effects);
             self.store.clear_version(index);
             self.store.doubt(index);
+            self.store.stamp(index, self.stamp);
             let node = self.store.node_mut(index);
-            node.flags &= !(VIRTUAL | BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | PARITY);
+            node.flags &=
+                !(VIRTUAL | BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | NAMES_POLICY | PARITY);
             node.flags |= ABSENT;
         }
         self.queue_waiting(&owners, effects);
@@ -612,7 +625,7 @@ impl Graph {
             self.store.clear_version(index);
             self.store.doubt(index);
             let node = self.store.node_mut(index);
-            node.flags &= !(BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | PARITY);
+            node.flags &= !(BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | NAMES_POLICY | PARITY);
             node.flags |= VIRTUAL;
             self.queue(index, effects);
         }

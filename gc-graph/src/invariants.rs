@@ -4,7 +4,8 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::graph::Graph;
 use crate::store::{
-    ABSENT, BEING_DELETED, DELETING_DEPENDENTS, IS_REPEATED, NONE, ORPHANING, PARITY, REPEATS, VIRTUAL,
+    ABSENT, BEING_DELETED, DELETING_DEPENDENTS, IS_REPEATED, NAMES_POLICY, NONE, ORPHANING, PARITY, REPEATS,
+    VIRTUAL,
 };
 
 impl Graph {
@@ -92,7 +93,7 @@ impl Graph {
             if node.flags & (VIRTUAL | ABSENT) == 0 {
                 continue;
             }
-            let observed = BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | PARITY;
+            let observed = BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | NAMES_POLICY | PARITY;
             ensure(node.flags & observed == 0, || format!("{} is not observed but has flags", name()))?;
             ensure(node.flags & (VIRTUAL | ABSENT) != VIRTUAL | ABSENT, || format!("{} is both", name()))?;
             ensure(node.first_reference == NONE, || {

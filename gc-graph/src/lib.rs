@@ -44,8 +44,7 @@
 //! | 4 | its first owner reference |
 //! | 4 | the first reference to it: its dependents |
 //! | 2 | the watch that showed it |
-//! | 1 | flags |
-//! | 1 | nothing |
+//! | 2 | flags |
 //!
 //! An owner reference takes 24 bytes: its dependent, its owner, the next reference of the dependent, the next and the
 //! previous one in the owner's list, and the flags together with the number of the coordinates as written, where those

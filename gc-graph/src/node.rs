@@ -2,7 +2,9 @@
 
 use crate::change::{Coordinate, OwnerReference};
 use crate::graph::Graph;
-use crate::store::{ABSENT, BEING_DELETED, BLOCKS, DELETING_DEPENDENTS, NONE, ORPHANING, VIRTUAL};
+use crate::store::{
+    ABSENT, BEING_DELETED, BLOCKS, DELETING_DEPENDENTS, NAMES_POLICY, NONE, ORPHANING, VIRTUAL,
+};
 use crate::uid::Uid;
 
 /// A view of one node, borrowed from the graph.
@@ -104,6 +106,12 @@ impl<'g> Node<'g> {
     /// Whether it is being deleted with the finalizer `orphan`.
     pub fn is_orphaning(self) -> bool {
         self.graph.store.is(self.index, ORPHANING)
+    }
+
+    /// Whether it was last observed with the finalizer `orphan` or `foregroundDeletion` although it is not being
+    /// deleted: somebody has said in advance how its dependents are to be treated (spec D10).
+    pub fn names_policy(self) -> bool {
+        self.graph.store.is(self.index, NAMES_POLICY)
     }
 
     /// Its references exactly as observed: in their order, with repeated UIDs.

@@ -2,6 +2,7 @@
 
 use hashbrown::HashSet;
 
+use crate::change::Coordinate;
 use crate::graph::Graph;
 use crate::node::Node;
 use crate::store::{ABSENT, NONE};
@@ -53,6 +54,16 @@ impl Graph {
     /// The node of a UID.
     pub fn get(&self, uid: &Uid) -> Option<Node<'_>> {
         self.find_present(uid.as_ref()).map(|index| Node::new(self, index))
+    }
+
+    /// Since when exactly this coordinate is proved absent, by the number of [`Graph::set_stamp`]; `None` where it is
+    /// not, or where no reference names it any more (spec D15: the proof stays as long as one does).
+    pub fn absent_since(&self, coordinate: &Coordinate) -> Option<u32> {
+        let Coordinate { kind, api_version, namespace, name, uid } = coordinate;
+        let index = self.store.find(uid.as_ref()).filter(|&index| self.store.is(index, ABSENT))?;
+        let is_it = self.store.is_named(index, api_version, kind, name)
+            && self.store.namespace(index) == namespace.as_str();
+        is_it.then(|| self.store.stamp_of(index))
     }
 
     /// All nodes, in the order of the arena.

@@ -16,25 +16,27 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) const CLUSTER_SCOPED: u32 = 0;
 
 /// Never observed.
-pub(crate) const VIRTUAL: u8 = 1;
+pub(crate) const VIRTUAL: u16 = 1;
 /// Proved absent, and kept only because references name it. Not part of the graph that callers see.
-pub(crate) const ABSENT: u8 = 1 << 1;
-pub(crate) const BEING_DELETED: u8 = 1 << 2;
-pub(crate) const DELETING_DEPENDENTS: u8 = 1 << 3;
-pub(crate) const ORPHANING: u8 = 1 << 4;
+pub(crate) const ABSENT: u16 = 1 << 1;
+pub(crate) const BEING_DELETED: u16 = 1 << 2;
+pub(crate) const DELETING_DEPENDENTS: u16 = 1 << 3;
+pub(crate) const ORPHANING: u16 = 1 << 4;
 /// Which of the last two lists of its source saw the node.
-pub(crate) const PARITY: u8 = 1 << 5;
+pub(crate) const PARITY: u16 = 1 << 5;
 /// The UID is not canonical: its first eight bytes are a [`TextRef`].
-const UID_IS_TEXT: u8 = 1 << 6;
+const UID_IS_TEXT: u16 = 1 << 6;
 /// The resourceVersion is not a canonical number: `version` is a [`TextRef`].
-const VERSION_IS_TEXT: u8 = 1 << 7;
+const VERSION_IS_TEXT: u16 = 1 << 7;
+/// Not being deleted, and yet with the finalizer `orphan` or `foregroundDeletion`.
+pub(crate) const NAMES_POLICY: u16 = 1 << 8;
 
 /// A node: 52 bytes. The crate's documentation says what each is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeSlot {
     uid: [u8; 16],
     /// A number in two halves, or a place in the texts. In a node that is virtual or absent, the first half says
-    /// whether a dependent named it by other coordinates.
+    /// whether a dependent named it by other coordinates; in one that is absent, the second half is the time stamp.
     version: [u32; 2],
     pub(crate) name: TextRef,
     pub(crate) namespace: u32,
@@ -43,7 +45,7 @@ pub(crate) struct NodeSlot {
     pub(crate) first_reference: u32,
     pub(crate) first_dependent: u32,
     pub(crate) source: u16,
-    pub(crate) flags: u8,
+    pub(crate) flags: u16,
 }
 
 /// The owner reference is the managing controller's.
@@ -221,7 +223,7 @@ impl Store {
         &mut self.edges.slots[edge as usize]
     }
 
-    pub(crate) fn is(&self, index: u32, flag: u8) -> bool {
+    pub(crate) fn is(&self, index: u32, flag: u16) -> bool {
         self.node(index).flags & flag != 0
     }
 
@@ -448,11 +450,20 @@ impl Store {
 
     /// Marks a virtual or absent node: a dependent may name it by other coordinates.
     pub(crate) fn doubt(&mut self, index: u32) {
-        self.node_mut(index).version = [1, 0];
+        self.node_mut(index).version[0] = 1;
     }
 
     pub(crate) fn is_doubted(&self, index: u32) -> bool {
-        self.node(index).version != [0, 0]
+        self.node(index).version[0] != 0
+    }
+
+    /// Marks an absent node with the time at which that was proved.
+    pub(crate) fn stamp(&mut self, index: u32, stamp: u32) {
+        self.node_mut(index).version[1] = stamp;
+    }
+
+    pub(crate) fn stamp_of(&self, index: u32) -> u32 {
+        self.node(index).version[1]
     }
 
     /// Gives a node other coordinates. What its dependents wrote stays what they wrote.

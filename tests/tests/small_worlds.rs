@@ -58,8 +58,8 @@ fn with_commas(number: u64) -> String {
 
 /// Watches are as they should be, and nothing is held.
 const fn bound(objects: usize, references_max: usize, deletions_max: u8) -> Bound {
-    let (time, relists) = (Time::StandsStill, false);
-    Bound { objects, references_max, deletions_max, holds: false, custom: false, time, relists }
+    let (time, relists, reads) = (Time::StandsStill, false, false);
+    Bound { objects, references_max, deletions_max, holds: false, custom: false, time, relists, reads }
 }
 
 /// Tries that find nothing may be blind. Each of these mistakes is found in a handful of worlds.
@@ -68,7 +68,7 @@ fn small_worlds_find_historical_mistakes() {
     for (mistake, bound, check) in [
         (Mistake::OrphanedForgotten, bound(2, 1, 1), Check::OrphanDeleted),
         (Mistake::DependentsNotAskedAgain, bound(2, 1, 1), Check::OrphanedTooEarly),
-        (Mistake::ConflictRepeatsDelete, bound(2, 1, 2), Check::LiveOwner),
+        (Mistake::ConflictRepeatsDelete, Bound { reads: true, ..bound(2, 1, 2) }, Check::LiveOwner),
     ] {
         let options = Options { mistake: Some(mistake), ..Options::default() };
         let found = explore_with(&bound, &options).expect_err("a mistake that goes unnoticed");

@@ -66,13 +66,14 @@ fn run_of_graph() -> Result<bool, Failure> {
 }
 
 fn show(bound: &Bound) -> String {
-    let Bound { objects, references_max, deletions_max, holds, custom, time, relists } = bound;
+    let Bound { objects, references_max, deletions_max, holds, custom, time, relists, reads } = bound;
     let mut text = format!("{objects} objects, {references_max} references, {deletions_max} deletions");
     let extras = [
         (*holds, "held"),
         (*custom, "custom"),
         (*time == Time::Passes, "time passes"),
         (*relists, "watches are lost"),
+        (*reads, "everything is read"),
     ];
     for (_, extra) in extras.into_iter().filter(|(has, _)| *has) {
         text += ", ";

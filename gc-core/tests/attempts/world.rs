@@ -200,7 +200,17 @@ impl World {
         World::with_options(text, Options::default())
     }
 
+    /// Everything is read, as it is where the graph does not know enough (D2 to D11).
     pub fn with_options(text: &str, options: Options) -> World {
+        World::build(text, Options { decides_from_graph: false, ..options })
+    }
+
+    /// What the graph proves is not asked again (D15), as the daemon has it.
+    pub fn deciding_from_graph(text: &str) -> World {
+        World::build(text, Options::default())
+    }
+
+    fn build(text: &str, options: Options) -> World {
         let mut world = World {
             state: State::new(options),
             now: Duration::from_secs(100),

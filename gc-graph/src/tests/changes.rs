@@ -658,14 +658,14 @@ fn g7_orphan_wins() {
 }
 
 #[test]
-fn g7_finalizers_without_deletion_are_nothing() {
+fn g7_finalizers_without_deletion_only_name_a_policy() {
     check(
         "
         cm/owner @ns finalizers=[foreground, orphan]",
         expect![[r#"
             cm/owner @ns finalizers=[foreground, orphan]
             ---
-            ConfigMap.v1 ns/owner (owner) rv=1
+            ConfigMap.v1 ns/owner (owner) rv=1 names-policy
         "#]],
     );
 }

@@ -387,6 +387,9 @@ impl Model {
         line += if object.being_deleted { " being-deleted" } else { "" };
         line += if is_deleting_dependents(object) { " deleting-dependents" } else { "" };
         line += if has(object, "orphan") { " orphaning" } else { "" };
+        let is_ours = |finalizer: &str| ["orphan", "foregroundDeletion"].contains(&finalizer);
+        let names_policy = !object.being_deleted && object.finalizers.iter().any(|held| is_ours(held));
+        line += if names_policy { " names-policy" } else { "" };
         let namespace = &node.coordinate.namespace;
         let print = |reference: &OwnerReference| {
             let mut text = reference.uid.to_string();

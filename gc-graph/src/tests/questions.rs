@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use crate::fixture::Fixture;
-use crate::{BlockingChain, Graph, Node, Uid};
+use crate::{BlockingChain, Coordinate, Graph, Node, Uid};
 
 const WORLD: &str = "
     deploy/d @ns finalizers=[foreground] deleting
@@ -288,4 +288,49 @@ fn g11_the_drawing_quotes_everything() {
         }
     "#]]
     .assert_eq(&graph.dot(&[]));
+}
+
+#[test]
+fn d15_a_proof_of_absence_carries_the_time_at_which_it_was_given() {
+    let mut fixture = Fixture::new();
+    fixture
+        .run("cm/a @ns owners=[cm/early cm/late cm/read cm/never]\ncm/early @ns\ncm/late @ns\ncm/read @ns")
+        .unwrap();
+    fixture.graph.set_stamp(7);
+    fixture.run("delete cm/early @ns").unwrap();
+    fixture.graph.set_stamp(8);
+    fixture.run("delete cm/late @ns\nvdelete cm/read @ns").unwrap();
+    let coordinate = |uid: &str| Coordinate {
+        kind: "ConfigMap".into(),
+        api_version: "v1".into(),
+        namespace: "ns".into(),
+        name: uid.into(),
+        uid: uid.into(),
+    };
+    let since = |graph: &Graph| {
+        ["early", "late", "read", "never", "a", "unheard"].map(|uid| graph.absent_since(&coordinate(uid)))
+    };
+    assert_eq!(since(&fixture.graph), [Some(7), Some(8), Some(8), None, None, None]);
+    // It is of the whole coordinate.
+    for other in [
+        Coordinate { namespace: "elsewhere".into(), ..coordinate("late") },
+        Coordinate { namespace: String::new(), ..coordinate("late") },
+        Coordinate { name: "other".into(), ..coordinate("late") },
+        Coordinate { kind: "Secret".into(), ..coordinate("late") },
+        Coordinate { api_version: "v2".into(), ..coordinate("late") },
+    ] {
+        assert_eq!(fixture.graph.absent_since(&other), None, "{other}");
+    }
+
+    fixture.graph.forget_absent(&mut Vec::new());
+    fixture.graph.check_invariants().unwrap();
+    assert_eq!(since(&fixture.graph), [None; 6]);
+}
+
+#[test]
+fn d10_a_finalizer_that_names_a_policy_is_told_while_the_object_is_not_being_deleted() {
+    let told = |object: &str| world(object).get(&"a".into()).unwrap().names_policy();
+    assert!(told("cm/a finalizers=[orphan]") && told("cm/a finalizers=[x foreground]"));
+    assert!(!told("cm/a finalizers=[x]") && !told("cm/a finalizers=[orphan] deleting"));
+    assert!(!told("cm/a finalizers=[orphan]\ncm/a") && !told("cm/a finalizers=[orphan]\nunserve cm\ncm/a"));
 }

@@ -492,12 +492,8 @@ fn key(state: &State) -> Vec<u8> {
         }
         let doubted =
             node.flags & (crate::store::VIRTUAL | crate::store::ABSENT) != 0 && store.is_doubted(index);
-        key.extend([
-            node.flags ^ parity,
-            u8::from(doubted),
-            small(node.first_reference),
-            small(node.first_dependent),
-        ]);
+        key.extend((node.flags ^ parity).to_ne_bytes());
+        key.extend([u8::from(doubted), small(node.first_reference), small(node.first_dependent)]);
     }
     for edge in store.edges.slots.iter().filter(|edge| edge.dependent != NONE) {
         let indexes =

@@ -3,6 +3,7 @@
 //! Nothing here is taken from the collector's graph.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use gc_client::{ObjectMeta, OwnerReference};
 use gc_core::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
@@ -162,6 +163,8 @@ pub(super) struct Truth {
     served_once: BTreeSet<String>,
     writes_seen: usize,
     pub step: u64,
+    /// When each step began, in virtual time.
+    began: Vec<Duration>,
     /// Objects whose deletion the collector began.
     pub deleted: u64,
     /// How often the collector was started.
@@ -350,9 +353,7 @@ impl Truth {
             let is_right = match owner {
                 Owner::Absent | Owner::AbsentUnserved | Owner::Waiting => true,
                 // It waited when it was read, and was put into another state since.
-                Owner::Solid | Owner::Orphaning => {
-                    self.was_within(&self.waiting_until, &reference.uid, cause)
-                }
+                Owner::Solid | Owner::Orphaning => self.waited(&reference.uid, cause),
                 Owner::NotServed | Owner::Unresolvable => false,
             };
             if !is_right {
@@ -377,8 +378,7 @@ impl Truth {
             Owner::Solid => {
                 // Orphaning goes by the watch's word, as in the reference: a user who changes the policy while the
                 // watch is behind is heard too late. It spares an object, so it is let pass.
-                self.was_within(&self.waiting_until, &reference.uid, cause)
-                    || self.orphaning_until.contains_key(&reference.uid)
+                self.waited(&reference.uid, cause) || self.orphaning_until.contains_key(&reference.uid)
             }
             // Releasing goes by UID, whatever else the reference says.
             Owner::NotServed | Owner::Unresolvable => {
@@ -397,9 +397,27 @@ impl Truth {
         Err(Violation::new(Check::ReferenceRemoved, what))
     }
 
-    /// Nothing that was read before a restore is evidence after it.
-    fn was_within(&self, until: &BTreeMap<String, u64>, uid: &str, cause: &Cause) -> bool {
-        self.restored_at <= cause.since && until.get(uid).is_some_and(|&until| cause.since <= until)
+    /// A step begins.
+    pub(super) fn begin_step(&mut self, step: u64, now: Duration) {
+        self.step = step;
+        self.began.resize(usize::try_from(step).unwrap_or(usize::MAX), now);
+        self.began.push(now);
+    }
+
+    fn began(&self, step: u64) -> Duration {
+        let step = usize::try_from(step).unwrap_or(usize::MAX);
+        self.began.get(step).copied().unwrap_or_default()
+    }
+
+    /// Whether an owner waited at some moment since the attempt began, or so shortly before that a read of then counts.
+    /// Nothing that was read before a restore is evidence for an attempt that was under way then.
+    fn waited(&self, uid: &str, cause: &Cause) -> bool {
+        let age_max = gc_core::Options::default().waiting_age_max;
+        self.restored_at <= cause.since
+            && self
+                .waiting_until
+                .get(uid)
+                .is_some_and(|&until| self.began(cause.since) <= self.began(until) + age_max)
     }
 
     /// Whether a reference names an owner that this life of the collector has orphaned. After a restart nothing is left

@@ -72,7 +72,7 @@ impl<'t> World<'t> {
             orphan_workers: chance.within(1, 2),
             stream_lists: chance.permille(300),
             ignored: liveness::ignored(),
-            core: core_options(options.mistake),
+            core: core_options(seed, options.mistake),
             builder: match options.mistake {
                 Some(Mistake::Builder(mistake)) => Some(mistake),
                 _ => None,
@@ -192,13 +192,13 @@ impl<'t> World<'t> {
     /// Time passes a little with each step, and sometimes a lot.
     fn begin_step(&mut self) {
         self.step += 1;
-        self.link.truth.step = self.step;
         let passes = match self.chance.below(40) {
             0 => self.chance.millis(0, 5_000),
             1..=10 => self.chance.millis(0, 20),
             _ => Duration::ZERO,
         };
         self.link.now += passes;
+        self.link.truth.begin_step(self.step, self.link.now);
     }
 
     /// Takes one of the moves that are possible now; where there is none, waits for the first. False: there never will
@@ -419,10 +419,12 @@ impl<'t> World<'t> {
     }
 }
 
-fn core_options(mistake: Option<Mistake>) -> gc_core::Options {
+/// One seed in four reads everything: the same has to hold with D15 and without.
+fn core_options(seed: u64, mistake: Option<Mistake>) -> gc_core::Options {
     let mistake = match mistake {
         Some(Mistake::Core(mistake)) => Some(mistake),
         _ => None,
     };
-    gc_core::Options { mistake, ..gc_core::Options::default() }
+    let decides_from_graph = !seed.is_multiple_of(4);
+    gc_core::Options { mistake, decides_from_graph, ..gc_core::Options::default() }
 }

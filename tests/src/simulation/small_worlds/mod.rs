@@ -89,6 +89,8 @@ pub struct Bound {
     pub time: Time,
     /// Whether watches are lost.
     pub relists: bool,
+    /// Whether everything is read before it is deleted, as if there were no D15.
+    pub reads: bool,
 }
 
 /// How many there were.
@@ -159,6 +161,7 @@ pub fn explore_told(
         violation: Violation::new(Check::Panic, "no such kind"),
         way: Vec::new(),
     })?;
+    let options = Options { decides_from_graph: !bound.reads, ..options.clone() };
     let mut counts = Counts::default();
     for world in graphs::worlds(bound.objects.min(graphs::OBJECTS_MAX), bound.references_max, bound.holds) {
         let found = Search::run(&world, bound, kind, options.clone())?;

@@ -1,0 +1,247 @@
+//! What the graph proves is not asked again (D15): one request instead of three, and the same end.
+
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+
+use crate::world::World;
+
+/// Runs one attempt at `c` and compares the transcript.
+#[track_caller]
+fn check(text: &str, expected: Expect) {
+    let mut world = World::deciding_from_graph(text);
+    world.attempt("c");
+    expected.assert_eq(&world.transcript());
+}
+
+#[test]
+fn d15_an_owner_whose_deletion_was_seen_costs_one_request() {
+    check(
+        "
+        graph cm/owner @ns uid=o
+        both cm/child @ns uid=c rv=7 owners=[cm/owner#o!]
+        gone cm/owner @ns uid=o",
+        expect![[r#"
+            delete configmaps ns/child uid=c rv=7 Background -> ok
+            = deleted (Background)
+        "#]],
+    );
+}
+
+#[test]
+fn d15_the_proof_is_of_every_owner_or_of_none() {
+    check(
+        "
+        graph cm/owner @ns uid=o
+        both cm/other @ns uid=p
+        both cm/child @ns uid=c rv=7 owners=[cm/owner#o! cm/other#p]
+        gone cm/owner @ns uid=o",
+        expect![[r#"
+            read configmaps ns/child -> uid=c rv=7
+            patch configmaps ns/child StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"resourceVersion":"7","uid":"c"}} -> uid=c rv=7'
+            = lives; 1 owner references removed
+        "#]],
+    );
+}
+
+#[test]
+fn d15_an_owner_of_which_nothing_is_proved_is_read_and_its_item_is_not() {
+    check(
+        "
+        both cm/child @ns uid=c rv=7 owners=[cm/owner#o cm/other#p]",
+        expect![[r#"
+            read configmaps ns/owner -> 404
+            read configmaps ns/other -> 404
+            delete configmaps ns/child uid=c rv=7 Background -> ok
+            = deleted (Background)
+        "#]],
+    );
+    check(
+        "
+        live cm/owner @ns uid=o
+        both cm/child @ns uid=c rv=7 owners=[cm/owner#o]",
+        expect![[r#"
+            read configmaps ns/owner -> uid=o rv=1
+            = has an owner that lives
+        "#]],
+    );
+}
+
+#[test]
+fn d15_an_item_that_has_changed_is_decided_as_if_the_graph_knew_nothing() {
+    check(
+        "
+        graph cm/owner @ns uid=o
+        graph cm/child @ns uid=c rv=7 owners=[cm/owner#o!]
+        live cm/child @ns uid=c rv=8 owners=[cm/new#n]
+        both cm/new @ns uid=n
+        gone cm/owner @ns uid=o",
+        expect![[r#"
+            delete configmaps ns/child uid=c rv=7 Background -> 409
+            read configmaps ns/child -> uid=c rv=8
+            = has an owner that lives
+        "#]],
+    );
+    check(
+        "
+        graph cm/owner @ns uid=o
+        graph cm/child @ns uid=c rv=7 owners=[cm/owner#o!]
+        live cm/child @ns uid=c rv=8 owners=[cm/owner#o!]
+        gone cm/owner @ns uid=o",
+        expect![[r#"
+            delete configmaps ns/child uid=c rv=7 Background -> 409
+            read configmaps ns/child -> uid=c rv=8
+            delete configmaps ns/child uid=c rv=8 Background -> ok
+            = deleted (Background)
+        "#]],
+    );
+}
+
+#[test]
+fn d15_an_item_that_went_or_was_recreated_is_left_to_its_watch() {
+    check(
+        "
+        graph cm/owner @ns uid=o
+        graph cm/child @ns uid=c rv=7 owners=[cm/owner#o!]
+        gone cm/owner @ns uid=o",
+        expect![[r#"
+            delete configmaps ns/child uid=c rv=7 Background -> 404
+            = will be tried again in 2000 ms: configmaps ns/child is gone for a read, but not for the watch
+        "#]],
+    );
+    check(
+        "
+        graph cm/owner @ns uid=o
+        graph cm/child @ns uid=c rv=7 owners=[cm/owner#o!]
+        live cm/child @ns uid=c2 rv=9
+        gone cm/owner @ns uid=o",
+        expect![[r#"
+            delete configmaps ns/child uid=c rv=7 Background -> 409
+            read configmaps ns/child -> uid=c2 rv=9
+            = will be tried again in 2000 ms: configmaps ns/child is gone for a read, but not for the watch
+        "#]],
+    );
+}
+
+#[test]
+fn d10_d15_an_item_that_names_a_policy_is_read() {
+    check(
+        "
+        graph cm/owner @ns uid=o
+        both cm/child @ns uid=c rv=7 owners=[cm/owner#o!] finalizers=[orphan]
+        gone cm/owner @ns uid=o",
+        expect![[r#"
+            read configmaps ns/child -> uid=c rv=7
+            delete configmaps ns/child uid=c rv=7 Orphan -> ok
+            = deleted (Orphan)
+        "#]],
+    );
+}
+
+#[test]
+fn d9_d15_a_waiting_owner_is_read_once_for_its_dependents() {
+    let mut world = World::deciding_from_graph(
+        "
+        both cm/owner @ns uid=o finalizers=[foregroundDeletion] deleting
+        both cm/child @ns uid=c rv=7 owners=[cm/owner#o!]
+        both cm/parent @ns uid=d rv=8 owners=[cm/owner#o!]
+        both cm/leaf @ns uid=e rv=9 owners=[cm/parent#d!]
+        both cm/late @ns uid=f rv=10 owners=[cm/owner#o!]",
+    );
+    world.attempt("c");
+    world.attempt("d");
+    world.now += Duration::from_millis(501);
+    world.attempt("f");
+    expect![[r#"
+        read configmaps ns/owner -> uid=o rv=1
+        delete configmaps ns/child uid=c rv=7 Background -> ok
+        = deleted (Background)
+        delete configmaps ns/parent uid=d rv=8 Foreground -> ok
+        = deleted (Foreground)
+        read configmaps ns/owner -> uid=o rv=1
+        delete configmaps ns/late uid=f rv=10 Background -> ok
+        = deleted (Background)
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+#[test]
+fn d15_an_owner_that_waits_no_longer_condemns_nobody() {
+    let mut world = World::deciding_from_graph(
+        "
+        both cm/owner @ns uid=o finalizers=[foregroundDeletion] deleting
+        both cm/first @ns uid=c rv=7 owners=[cm/owner#o!]
+        both cm/child @ns uid=d rv=8 owners=[cm/owner#o!]",
+    );
+    world.attempt("c");
+    world.line(
+        &["graph", "cm/owner", "@ns", "uid=o", "rv=2", "finalizers=[orphan]", "deleting"].map(String::from),
+    );
+    world.attempt("d");
+    expect![[r#"
+        read configmaps ns/owner -> uid=o rv=1
+        delete configmaps ns/first uid=c rv=7 Background -> ok
+        = deleted (Background)
+        read configmaps ns/child -> uid=d rv=8
+        patch configmaps ns/child StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"resourceVersion":"8","uid":"d"}} -> uid=d rv=8'
+        = lives; 1 owner references removed
+    "#]].assert_eq(&world.transcript());
+}
+
+#[test]
+fn d9_d15_what_is_written_back_is_read_first() {
+    check(
+        "
+        both cm/owner @ns uid=o owners=[cm/child#c!] finalizers=[foregroundDeletion] deleting
+        both cm/child @ns uid=c rv=7 owners=[cm/owner#o!]",
+        expect![[r#"
+            read configmaps ns/owner -> uid=o rv=1
+            read configmaps ns/child -> uid=c rv=7
+            read configmaps ns/owner -> uid=o rv=1
+            patch configmaps ns/child StrategicMerge {"metadata":{"ownerReferences":[{"apiVersion":"v1","blockOwnerDeletion":false,"kind":"ConfigMap","name":"owner","uid":"o"}],"resourceVersion":"7","uid":"c"}} -> uid=c rv=7'
+            delete configmaps ns/child uid=c rv=7' Foreground -> ok
+            = deleted (Foreground)
+        "#]],
+    );
+}
+
+#[test]
+fn s7_d15_a_proof_on_the_graph_ages_as_every_proof_does() {
+    let text = "
+        graph cm/owner @ns uid=o
+        both cm/child @ns uid=c rv=7 owners=[cm/owner#o!]
+        gone cm/owner @ns uid=o";
+    let mut world = World::deciding_from_graph(text);
+    world.now += Duration::from_millis(5_200);
+    world.attempt("c");
+    expect![[r#"
+        read configmaps ns/owner -> 404
+        delete configmaps ns/child uid=c rv=7 Background -> ok
+        = deleted (Background)
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+#[test]
+fn d15_more_owners_at_once_than_are_remembered_leave_their_proofs_on_the_graph() {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    for i in 0..6_000 {
+        writeln!(
+            text,
+            "graph cm/owner-{i} @ns uid=o{i}\nboth cm/child-{i} @ns uid=c{i} rv=7 owners=[cm/owner-{i}#o{i}!]"
+        )
+        .unwrap();
+    }
+    for i in 0..6_000 {
+        writeln!(text, "gone cm/owner-{i} @ns uid=o{i}").unwrap();
+    }
+    let mut world = World::deciding_from_graph(&text);
+    assert_eq!(world.state.absent_len(), 5_000);
+    world.attempt("c0");
+    expect![[r#"
+        delete configmaps ns/child-0 uid=c0 rv=7 Background -> ok
+        = deleted (Background)
+    "#]]
+    .assert_eq(&world.transcript());
+}
