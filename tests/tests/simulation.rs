@@ -60,7 +60,7 @@ fn every_historical_mistake_is_found() {
             300,
             &[Check::LiveOwner, Check::ForegroundTooEarly],
         ),
-        (Mistake::HalfListIsWhole, &[], 0, 200, &[Check::FinalizerLeft, Check::NoRest]),
+        (Mistake::HalfListIsWhole, &[], 0, 200, &[Check::FinalizerLeft, Check::NoRest, Check::NotCollected]),
     ];
     for (mistake, ignored, from, seeds, checks) in mistakes {
         let found = found(mistake, ignored, from, seeds);

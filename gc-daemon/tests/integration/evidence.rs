@@ -7,7 +7,7 @@ use expect_test::expect;
 use gc_tests::sim::{Effect, FaultRule, Method, Request, Timestamp};
 use serde_json::json;
 
-use crate::world::{World, blocking_reference, define_things, delete, for_daemon, path, path_of};
+use crate::world::{World, blocking_reference, define_things, delete, for_daemon, patch, path, path_of};
 
 fn status(code: u16, reason: &str) -> Effect {
     Effect::Status { code, reason: reason.into(), message: "on purpose".into(), retry_after_s: None }
@@ -148,12 +148,20 @@ fn d11_an_object_that_is_written_all_the_time_goes_within_seconds() {
     assert_eq!(world.show(), "", "still there after 10 s and {writes} writes");
 }
 
-/// Holds back the daemon's next answer to a read of an object, and does something once the server has given it.
+/// Makes the daemon read an object before it deletes it, by refusing the delete on the version that it has seen (D15);
+/// holds back the answer to the read, and does something once the server has given it.
 fn between_read_and_delete(world: &World, object: &str, begin: impl Fn(), act: impl Fn()) {
     let path = path(object);
     let reads = world.count(Method::Get, &path);
     let slow = Effect::Delay(Duration::from_millis(300));
     world.fault(FaultRule::new(&path, slow).for_method(Method::Get).times(1));
+    let conflict = Effect::Status {
+        code: 409,
+        reason: "Conflict".into(),
+        message: "it has changed".into(),
+        retry_after_s: None,
+    };
+    world.fault(FaultRule::new(&path, conflict).for_method(Method::Delete).times(1));
     begin();
     world.until("it has been read", |world| world.count(Method::Get, &path) > reads);
     act();
@@ -174,11 +182,31 @@ fn d11_kubernetes_114603_re_parented_between_the_read_and_the_delete_it_lives() 
             || world.patch(object, &json!({"metadata": {"ownerReferences": [stays]}})),
         );
         let deletes = || world.requests().into_iter().filter(|entry| entry.method == Method::Delete);
-        world.until("the delete was tried", |_| deletes().next().is_some());
+        world.until("the delete was tried again", |_| deletes().nth(1).is_some());
         world.fence("cm");
         let codes: Vec<u16> =
             deletes().filter(|entry| !entry.target.contains("fence")).map(|e| e.code).collect();
-        assert_eq!(codes, [409], "on the version that was read, and not again");
+        assert_eq!(codes, [409, 409], "on the version that was read, and not again");
+        assert!(world.show().contains(&format!("{object} owners=[rs/stays!]")), "{}", world.show());
+    }
+}
+
+#[test]
+fn d15_kubernetes_114603_re_parented_while_its_watch_is_behind_it_lives() {
+    for object in ["cm/child @ns", "thing/child @ns"] {
+        let world = World::with("rs/goes @ns\nrs/stays @ns", &[], |server| {
+            define_things(server);
+            server.load(Timestamp::now(), &format!("{object} owners=[rs/goes]")).unwrap();
+        });
+        let stays = world.server(|server| blocking_reference(server, "rs/stays @ns"));
+        let reference = json!({"metadata": {"ownerReferences": [stays]}});
+        // In one go, so that the watches of two kinds race for the daemon: whichever is first, it must not matter.
+        world.server(|server| {
+            patch(server, object, &reference);
+            delete(server, "rs/goes @ns", "Background");
+        });
+        world.fence("cm");
+        world.fence("rs");
         assert!(world.show().contains(&format!("{object} owners=[rs/stays!]")), "{}", world.show());
     }
 }
@@ -197,7 +225,7 @@ fn d11_recreated_between_the_read_and_the_delete_it_lives() {
             });
         },
     );
-    world.until("the delete was tried", |world| world.count(Method::Delete, &path("cm/child @ns")) > 0);
+    world.until("the delete was tried again", |world| world.count(Method::Delete, &path("cm/child @ns")) > 1);
     world.fence("cm");
     world.becomes(&expect![[r#"
         cm/child @ns

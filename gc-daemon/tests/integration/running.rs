@@ -115,7 +115,7 @@ fn r6_sigterm_while_the_server_does_not_answer() {
     world.fault(FaultRule::new("*/secrets/*", Effect::Delay(Duration::from_secs(30))));
     world.delete("cm/owner @ns", "Background");
     world.until("it waits for an answer", |world| {
-        world.count(Method::Get, "/api/v1/namespaces/ns/secrets/child") > 0
+        world.count(Method::Delete, "/api/v1/namespaces/ns/secrets/child") > 0
     });
     world.daemon.terminate();
     assert_eq!(world.daemon.wait(STOPS_WITHIN).code(), Some(0));
