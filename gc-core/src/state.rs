@@ -486,9 +486,11 @@ impl State {
         at.is_some_and(|at| self.now.saturating_sub(at) <= age_max)
     }
 
-    /// Remembers that a read found an owner waiting for its dependents.
+    /// Remembers that a read found an owner waiting for its dependents, for what is decided from the graph.
     pub(crate) fn owner_waits(&mut self, coordinate: Coordinate) {
-        self.waiting.insert(coordinate, self.now);
+        if self.options.decides_from_graph {
+            self.waiting.insert(coordinate, self.now);
+        }
     }
 
     /// The class of an owner that was read and found with the UID of the reference.
