@@ -237,6 +237,13 @@ impl Generator {
 
     fn random_steps(&mut self, now: &Snapshot) -> Vec<Step> {
         let mut burst = Burst::new(now, self.circumstances());
+        if self.is_undefined()
+            && let Some(step) = self.child_of_gone_widget(&burst)
+            && burst.allows(&step)
+        {
+            self.note(&step, burst.objects());
+            burst.push(step);
+        }
         let size = self.burst_size(now);
         let mut rejected = 0;
         while burst.steps().len() < size && rejected < REJECTED_MAX {
@@ -343,6 +350,28 @@ impl Generator {
         }
     }
 
+    /// What waits for the definition to come back; one such step is in every history of that class whose namespaces live.
+    fn child_of_gone_widget(&mut self, burst: &Burst) -> Option<Step> {
+        let place = Place::One;
+        let owner = self.gone_widget(place)?;
+        let free = self.free_names(burst, Kind::ConfigMap, place);
+        let identity = Identity { kind: Kind::ConfigMap, place, name: (*self.pick(&free)?).to_owned() };
+        let (number, finalizers) = (self.next_number(), Vec::new());
+        Some(Step::Create { number, identity, owners: vec![owner], finalizers })
+    }
+
+    fn next_number(&self) -> u32 {
+        u32::try_from(self.identities.len()).unwrap_or_default() + 1
+    }
+
+    fn free_names(&self, burst: &Burst, kind: Kind, place: Place) -> Vec<&'static str> {
+        let taken = |name: &str| {
+            let mut objects = burst.objects().values().map(|object| &object.identity);
+            objects.any(|other| other.kind == kind && other.place == place && other.name == name)
+        };
+        NAMES.into_iter().filter(|name| !taken(name)).collect()
+    }
+
     fn create(&mut self, burst: &Burst) -> Option<Step> {
         let unserved = self.is_undefined().then_some(Kind::Widget);
         let kind = Some(*self.pick(&Kind::ALL)?).filter(|kind| unserved != Some(*kind))?;
@@ -351,13 +380,9 @@ impl Generator {
             true => Place::One,
             false => Place::Cluster,
         };
-        let taken = |name: &str| {
-            let mut objects = burst.objects().values().map(|object| &object.identity);
-            objects.any(|other| other.kind == kind && other.place == place && other.name == name)
-        };
-        let free: Vec<&str> = NAMES.into_iter().filter(|name| !taken(name)).collect();
+        let free = self.free_names(burst, kind, place);
         let name = (*self.pick(&free)?).to_owned();
-        let number = u32::try_from(self.identities.len()).unwrap_or_default() + 1;
+        let number = self.next_number();
         let owners = self.references(burst, number, place, &[]);
         let finalizers = if self.random.below(4) == 0 { vec![self.finalizer()] } else { Vec::new() };
         Some(Step::Create { number, identity: Identity { kind, place, name }, owners, finalizers })
@@ -664,5 +689,19 @@ mod tests {
             let len = u32::try_from(numbers.len()).unwrap();
             assert_eq!(numbers, (1..=len).collect::<Vec<_>>());
         }
+    }
+
+    /// Without a server: after the definition has gone, nothing is there.
+    #[test]
+    fn something_names_an_owner_that_nobody_serves() {
+        let seeds = (0..60).filter(|seed| Class::of(*seed) == Class::Definitions);
+        let has_one = |seed: u64| {
+            let mut generator = Generator::new(seed);
+            for _ in 0..=UNDEFINED_IN_BURST {
+                generator.burst(&Snapshot::new());
+            }
+            generator.features().contains(&Feature::UnservedOwner)
+        };
+        assert!(seeds.filter(|seed| has_one(*seed)).count() >= 4);
     }
 }
