@@ -1146,6 +1146,46 @@ fn s7_absence_can_be_forgotten() {
     );
 }
 
+/// Found by simulation: a reference of the kind that a read alone decides was removed, the server was restored before
+/// its watch had shown that, and then the object was listed as it had been before. That is no change.
+#[test]
+fn s7_what_was_decided_by_a_read_is_looked_at_again_after_a_restore() {
+    check(
+        "
+        secret/n1 @ns uid=s
+        cm/n0 @ns uid=o
+        rs/misnames @ns uid=a owners=[cm/n0#o secret/n4#s]
+        rs/fine @ns uid=b owners=[cm/n0#o secret/n1#s]
+        rs/elsewhere @other uid=c owners=[secret/n1#s]
+        rs/waits @ns uid=d owners=[cm/unseen#u]
+        forget",
+        expect![[r#"
+            secret/n1 @ns uid=s
+            cm/n0 @ns uid=o
+            rs/misnames @ns uid=a owners=[cm/n0#o secret/n4#s]
+                attempt-to-delete a
+            rs/fine @ns uid=b owners=[cm/n0#o secret/n1#s]
+            rs/elsewhere @other uid=c owners=[secret/n1#s]
+                invalid-owner-reference ReplicaSet.apps/v1 other/elsewhere (c) -> Secret.v1 n1 (s), which is in "ns"
+                attempt-to-delete c
+            rs/waits @ns uid=d owners=[cm/unseen#u]
+                attempt-to-delete u
+            forget
+                attempt-to-delete a
+                attempt-to-delete c
+                attempt-to-delete u
+            ---
+            ReplicaSet.apps/v1 ns/misnames (a) rv=1 owners=[o, s as Secret.v1 n4]
+            ReplicaSet.apps/v1 ns/fine (b) rv=1 owners=[o, s]
+            ReplicaSet.apps/v1 other/elsewhere (c) rv=1 owners=[s]
+            ReplicaSet.apps/v1 ns/waits (d) rv=1 owners=[u]
+            ConfigMap.v1 ns/n0 (o) rv=1
+            Secret.v1 ns/n1 (s) rv=1
+            ConfigMap.v1 ns/unseen (u) virtual
+        "#]],
+    );
+}
+
 /// Found by simulation: after a restart an owner in foreground deletion may be listed before its dependents. They are
 /// work all the same, also those that do not block it.
 #[test]

@@ -86,13 +86,31 @@ impl Model {
             Change::Unserve(source) => self.unserve(*source, &mut effects),
             Change::ForgetAbsent => {
                 for (uid, coordinate) in std::mem::take(&mut self.absent) {
-                    effects.queue(&uid);
                     self.nodes.insert(uid, ModelNode { coordinate, observed: None });
+                }
+                for node in self.nodes.values() {
+                    let is_undecided = node.observed.is_none() || self.names_otherwise(node);
+                    if is_undecided {
+                        effects.queue(&node.coordinate.uid);
+                    }
                 }
             }
         }
         self.drop_needless();
         effects.0
+    }
+
+    fn names_otherwise(&self, node: &ModelNode) -> bool {
+        let namespace = &node.coordinate.namespace;
+        node.references().iter().filter_map(|r| Some((r, self.nodes.get(&r.uid)?))).any(
+            |(reference, owner)| {
+                let at = &owner.coordinate;
+                let elsewhere = at.namespace != *namespace;
+                let may_be_elsewhere = at.namespace.is_empty() && owner.observed.is_some();
+                elsewhere && !may_be_elsewhere
+                    || reference.coordinate_in("") != Coordinate { namespace: String::new(), ..at.clone() }
+            },
+        )
     }
 
     fn observed_of(&mut self, source: SourceId) -> impl Iterator<Item = &mut Observed> {
