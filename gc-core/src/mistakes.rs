@@ -2,6 +2,8 @@
 //!
 //! Without the feature `mistakes`, which no binary turns on, no switch exists and each question here is a constant no.
 
+use gc_graph::{Effect, Graph, Observation, Uid};
+
 /// One mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
@@ -22,4 +24,27 @@ pub enum Mistake {
     DependentsNotAskedAgain,
     /// A strategic merge patch removes by UID even where a reference that stays has the same one.
     StrategicTakesAll,
+}
+
+/// What the last observation of an object said of its deletion: whether it is deleting its dependents, and orphaning.
+pub(crate) fn level(graph: &Graph, seen: &Observation<'_>) -> Option<(bool, bool)> {
+    let node = graph.get(&Uid::new(seen.uid))?;
+    Some((node.is_deleting_dependents(), node.is_orphaning()))
+}
+
+/// [`Mistake::EdgeNotLevel`]: an observation that says the same as the last one is no work for the object itself.
+pub(crate) fn forget_level(
+    graph: &Graph,
+    seen: &Observation<'_>,
+    had: Option<(bool, bool)>,
+    effects: &mut Vec<Effect>,
+) {
+    let uid = Uid::new(seen.uid);
+    let is_attempt = |effect: &Effect| match effect {
+        Effect::AttemptToDelete(at) | Effect::AttemptToOrphan(at) => *at == uid,
+        Effect::AttemptToDeleteRateLimited(_) | Effect::Absent(_) | Effect::InvalidOwnerReference(_) => false,
+    };
+    if had.is_some() && level(graph, seen) == had {
+        effects.retain(|effect| !is_attempt(effect));
+    }
 }

@@ -7,7 +7,7 @@ use gc_graph::{Coordinate, Effect, Graph, Node, Observation, SourceId, Uid};
 use hashbrown::{HashMap, HashSet};
 
 use crate::memory::{Coordinates, Doubts};
-use crate::mistakes::Mistake;
+use crate::mistakes::{self, Mistake};
 use crate::{
     Class, FOREGROUND_FINALIZER, Kinds, LiveObject, ORPHAN_FINALIZER, OwnerReference, Resource, Target,
 };
@@ -203,16 +203,11 @@ impl State {
     pub fn observe(&mut self, seen: &Observation<'_>, effects: &mut Vec<Effect>) {
         let first = effects.len();
         self.lives(seen);
-        let had = self
-            .makes(Mistake::EdgeNotLevel)
-            .then(|| self.graph.get(&Uid::new(seen.uid)).map(flags))
-            .flatten();
+        let had = self.makes(Mistake::EdgeNotLevel).then(|| mistakes::level(&self.graph, seen));
         self.graph.observe(seen, effects);
         self.absorb(effects, first);
-        if let Some(had) = had
-            && self.graph.get(&Uid::new(seen.uid)).map(flags) == Some(had)
-        {
-            effects.retain(|effect| !is_attempt_at(effect, &Uid::new(seen.uid)));
+        if let Some(had) = had {
+            mistakes::forget_level(&self.graph, seen, had, effects);
         }
     }
 
@@ -452,8 +447,10 @@ impl State {
         if self.orphaned.contains_object(&owner) {
             return Known::Class(Class::Orphaned);
         }
-        let by_uid = self.makes(Mistake::AbsenceByUid) && self.absent.knows_uid(&owner.uid);
-        if by_uid || self.makes(Mistake::ImpossibleIsAbsent) && self.absent.contains(&coordinate("")) {
+        if self.makes(Mistake::AbsenceByUid) && self.absent.knows_uid(&owner.uid) {
+            return Known::Class(Class::Dangling);
+        }
+        if self.makes(Mistake::ImpossibleIsAbsent) && self.absent.contains(&coordinate("")) {
             return Known::Class(Class::Dangling);
         }
         if self.graph_holds_alive(&owner) {
@@ -578,15 +575,6 @@ fn needs_kind(node: &Node<'_>, api_version: &str, kind: &str) -> bool {
     let is_own = node.api_version() == api_version && node.kind() == kind;
     let mut references = node.owner_references();
     is_own || (!node.is_orphaning() && references.any(|r| r.api_version == api_version && r.kind == kind))
-}
-
-/// What a node's last observation said of its deletion.
-fn flags(node: Node<'_>) -> (bool, bool) {
-    (node.is_deleting_dependents(), node.is_orphaning())
-}
-
-fn is_attempt_at(effect: &Effect, uid: &Uid) -> bool {
-    matches!(effect, Effect::AttemptToDelete(at) | Effect::AttemptToOrphan(at) if at == uid)
 }
 
 /// Where a virtual node's next attempt stands among the effects.

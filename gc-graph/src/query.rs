@@ -125,8 +125,8 @@ impl Graph {
         cycles
     }
 
-    /// An estimate of the memory that the graph holds, in bytes.
+    /// An estimate of the memory that the graph holds, in bytes: all that grows with the objects in it.
     pub fn memory_bytes(&self) -> usize {
-        self.store.memory_bytes() + self.sources.capacity() * size_of::<crate::graph::Source>()
+        self.store.memory_bytes()
     }
 }

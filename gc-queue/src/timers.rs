@@ -173,6 +173,34 @@ mod tests {
         }
     }
 
+    /// Deadlines are set, moved and removed at random; what is due comes in the order of its deadlines, whole and once.
+    #[test]
+    fn q2_many_deadlines_come_in_their_order() {
+        let mut timers = Timers::default();
+        let mut deadlines = std::collections::BTreeMap::new();
+        let mut random = 1_u64;
+        let mut below = |limit: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % limit
+        };
+        for _ in 0..20_000 {
+            let slot = u32::try_from(below(300)).unwrap();
+            if below(4) == 0 {
+                assert_eq!(timers.remove(slot), deadlines.remove(&slot).is_some());
+            } else {
+                let at = below(1_000_000);
+                timers.set(slot, at);
+                deadlines.insert(slot, at);
+            }
+            assert_eq!(timers.first(), deadlines.values().min().copied());
+        }
+        let mut expected: Vec<Nanos> = deadlines.into_values().collect();
+        expected.sort_unstable();
+        let popped: Vec<Nanos> =
+            std::iter::from_fn(|| timers.pop_due(Nanos::MAX)).map(|(_, at)| at).collect();
+        assert_eq!(popped, expected);
+    }
+
     #[test]
     fn moving_one_deadline_a_million_times_keeps_one_node() {
         let mut timers = Timers::default();

@@ -573,3 +573,61 @@ impl Hash32 {
 fn index(len: usize) -> u32 {
     len as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Duration = Duration::ZERO;
+
+    fn work_off<T: Eq + Hash + Clone>(queue: &mut WorkQueue<T>, items: usize) {
+        for _ in 0..items {
+            let item = queue.get(START).unwrap();
+            queue.done(START, &item);
+        }
+    }
+
+    #[test]
+    fn kubernetes_138743_items_that_come_and_go_leave_nothing_behind() {
+        let mut queue = WorkQueue::default();
+        for item in 0..10_000 {
+            queue.add(START, item);
+            work_off(&mut queue, 1);
+        }
+        assert_eq!((queue.table.len(), queue.entries.len(), queue.free.len()), (0, 1, 1));
+    }
+
+    #[test]
+    fn q4_memory_is_given_back_when_all_of_many_items_have_gone_and_not_before() {
+        let mut queue = WorkQueue::default();
+        (0..5_000).for_each(|item| _ = queue.add(START, item));
+        work_off(&mut queue, 4_999);
+        assert!(queue.entries.capacity() >= 5_000 && queue.len() == 1);
+        work_off(&mut queue, 1);
+        let held = (queue.table.capacity(), queue.entries.capacity(), queue.ready.capacity());
+        assert_eq!(held, (0, 0, 0));
+        // A queue that works well is empty most of the time, and keeps what a little work takes.
+        (0..ENTRIES_KEPT).for_each(|item| _ = queue.add(START, item));
+        queue.entries.shrink_to_fit();
+        assert_eq!(queue.entries.capacity(), ENTRIES_KEPT);
+        work_off(&mut queue, ENTRIES_KEPT);
+        assert_eq!(queue.entries.capacity(), ENTRIES_KEPT);
+    }
+
+    /// All of them have the same hash.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct Alike(u32);
+
+    impl Hash for Alike {
+        fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+    }
+
+    #[test]
+    fn q1_items_are_told_apart_by_what_they_are_and_not_by_their_hash() {
+        let mut queue = WorkQueue::default();
+        (0..100).for_each(|item| _ = queue.add(START, Alike(item)));
+        let handed_out: Vec<u32> = std::iter::from_fn(|| queue.get(START)).map(|item| item.0).collect();
+        assert_eq!(handed_out, (0..100).collect::<Vec<u32>>());
+        assert!(queue.done(START, &Alike(50)) && !queue.done(START, &Alike(50)));
+    }
+}

@@ -421,3 +421,33 @@ fn a_time_before_the_latest_counts_as_the_latest() {
     assert_eq!(queue.next_ready(s(7)), Some(s(11)));
     assert_eq!(queue.metrics(s(6)).queue_duration_seconds.sum_seconds(), 0.0);
 }
+
+/// An item that waits for an earlier moment anyway, without a token, leaves the token to others.
+#[test]
+fn controller_runtime_1594_an_item_that_comes_earlier_anyway_takes_no_token() {
+    let ms = Duration::from_millis;
+    let limiter = RateLimiter::new(Limit::MaxOf(vec![
+        Limit::Exponential { base: ms(20), max: ms(20) },
+        Limit::TokenBucket(TokenBucket::per_second(1, 1)),
+    ]));
+    let mut queue = WorkQueue::new(limiter);
+    queue.add_after(ms(0), "early", ms(10));
+    queue.add_rate_limited(ms(0), "early");
+    queue.add_rate_limited(ms(0), "other");
+    queue.advance(ms(20));
+    assert_eq!(queue.len(), 2, "the one token was there for the other");
+}
+
+#[test]
+fn q3_every_delay_that_is_asked_for_counts() {
+    let second = Duration::from_secs(1);
+    let mut queue = WorkQueue::default();
+    queue.add_rate_limited(Duration::ZERO, "a");
+    queue.add_after(Duration::ZERO, "b", second);
+    queue.add_after(Duration::ZERO, "b", 2 * second);
+    queue.reschedule_after(Duration::ZERO, "b", 3 * second);
+    queue.add(Duration::ZERO, "a");
+    queue.add_rate_limited(Duration::ZERO, "a");
+    let metrics = queue.metrics(Duration::ZERO);
+    assert_eq!((metrics.adds_total, metrics.retries_total), (1, 5));
+}

@@ -279,3 +279,18 @@ fn what_a_patch_changes_is_a_label_of_a_metric() {
     let labels = [PatchedField::OwnerReferences, PatchedField::Finalizers].map(PatchedField::as_str);
     assert_eq!(labels, ["owner_references", "finalizers"]);
 }
+
+/// Nothing served the kind when a coordinate that a cluster-scoped dependent had made up was found absent.
+#[test]
+fn d6_an_absence_that_was_made_up_before_the_kind_was_served_condemns_nobody() {
+    let mut world = World::new(
+        "graph node/n uid=n owners=[late/owner#o]
+         both cm/child @ns uid=c owners=[late/owner#o]
+         live late/owner @ns uid=o",
+    );
+    let made_up = world.state.graph().get(&Uid::new("o")).unwrap().coordinate();
+    assert_eq!(made_up.namespace, "");
+    world.state.virtual_delete(&made_up, &mut world.effects);
+    world.serve_everything();
+    assert_eq!(world.attempt("c"), Outcome::Forget(Why::OwnerAlive));
+}

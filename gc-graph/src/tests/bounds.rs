@@ -1,6 +1,5 @@
 //! What the graph may take: its limits to the unit, and the memory that its documentation promises.
 
-use crate::Graph;
 use crate::fixture::Fixture;
 use crate::store::{Limits, reserve_one_eighth};
 
@@ -41,7 +40,7 @@ fn g2_as_many_written_coordinates_as_there_is_room_for() {
     let world = "cm/owner @ns\ncm/a @ns owners=[cm/wrong#owner]\n";
     let (full, one_more) =
         ("cm/b @ns owners=[cm/p#owner, cm/q#owner]", "cm/b @ns owners=[cm/p#owner, cm/q#owner, cm/r#owner]");
-    let limits = Limits { written: 6, ..Limits::MAX };
+    let limits = Limits { written: 7, ..Limits::MAX };
     assert!(takes(limits, &format!("{world}{full}")) && !takes(limits, &format!("{world}{one_more}")));
 }
 
@@ -80,12 +79,12 @@ fn g12_an_object_takes_as_many_bytes_as_the_documentation_says() {
         fixture.graph.memory_bytes()
     };
     let object = with(20_000, 1, 1) as f64 / 20_000.0;
-    assert!((110.0..128.0).contains(&object), "{object} bytes an object");
+    assert!((114.0..124.0).contains(&object), "{object} bytes an object");
     // The numbers of namespaces, and of what references say besides, count as well.
     let namespace = (with(20_000, 20_000, 1) - with(20_000, 1, 1)) as f64 / 20_000.0;
-    assert!((30.0..90.0).contains(&namespace), "{namespace} bytes a namespace");
+    assert!((55.0..70.0).contains(&namespace), "{namespace} bytes a namespace");
     let written = (with(20_000, 1, 20_000) - with(20_000, 1, 1)) as f64 / 20_000.0;
-    assert!((30.0..100.0).contains(&written), "{written} bytes a written coordinate");
+    assert!((65.0..85.0).contains(&written), "{written} bytes a written coordinate");
 }
 
 /// Each kind of memory comes back by itself, whatever the others hold.
@@ -121,16 +120,18 @@ fn g12_memory_comes_back_of_whatever_there_was_too_much() {
 #[test]
 fn g12_nothing_is_rebuilt_while_more_than_half_is_in_use() {
     let mut fixture = Fixture::new();
-    let all: String = (0..20_000).map(|i| format!("cm/a-name-of-usual-length-{i} @ns\n")).collect();
-    fixture.run(&all).unwrap();
-    let slots = |graph: &Graph| graph.store.nodes.slots.len();
-    let gone: String = (0..9_000).map(|i| format!("delete cm/a-name-of-usual-length-{i} @ns\n")).collect();
-    fixture.run(&gone).unwrap();
-    assert_eq!(slots(&fixture.graph), 20_000);
-    let gone: String =
-        (9_000..13_000).map(|i| format!("delete cm/a-name-of-usual-length-{i} @ns\n")).collect();
-    fixture.run(&gone).unwrap();
-    assert!(slots(&fixture.graph) < 11_000);
+    let lines = |verb: &str, numbers: std::ops::Range<usize>| -> String {
+        numbers.map(|i| format!("{verb} cm/a-name-of-usual-length-{i} @namespace-{i}\n")).collect()
+    };
+    fixture.run(&lines("observe", 0..20_000)).unwrap();
+    let full = fixture.graph.memory_bytes();
+    fixture.run(&lines("delete", 0..9_000)).unwrap();
+    let nodes = &fixture.graph.store.nodes;
+    assert_eq!(nodes.slots.len(), 20_000);
+    // The lists of free places, of nodes and of namespaces, are all that came to it.
+    assert_eq!(fixture.graph.memory_bytes() - full, 2 * nodes.free.capacity() * size_of::<u32>());
+    fixture.run(&lines("delete", 9_000..13_000)).unwrap();
+    assert!(fixture.graph.store.nodes.slots.len() < 11_000);
 }
 
 /// Small graphs are never rebuilt: there is nothing to win.
