@@ -99,7 +99,8 @@ impl<T: Default> Interner<T> {
         self.entries[id as usize].count
     }
 
-    /// How many numbers there are, in use or free.
+    /// How many numbers there are, in use or free, for the check of invariants.
+    #[cfg(any(test, feature = "fixture"))]
     pub(crate) fn slots(&self) -> usize {
         self.entries.len()
     }

@@ -674,21 +674,18 @@ impl Store {
 
     /// Gives memory back when less than half of what is held is in use. Below 256 KiB there is nothing to win.
     /// A rebuild costs as much as what lives, and as many changes must have passed since the last one, so each
-    /// change pays a constant share.
+    /// change pays a constant share. Kinds, namespaces and written coordinates need not be asked: there are never more
+    /// of them than nodes and references, which take more.
     pub(crate) fn shrink_if_sparse(&mut self) {
         const SMALL_BYTES: usize = 256 << 10;
         let (node, edge) = (size_of::<NodeSlot>(), size_of::<Edge>());
         let held = self.nodes.slots.capacity() * node
             + self.edges.slots.capacity() * edge
-            + self.texts.capacity_bytes()
-            + (self.written.slots() + self.namespaces.slots()) * 32;
+            + self.texts.capacity_bytes();
         if held < SMALL_BYTES {
             return;
         }
-        let used = self.nodes.len() * node
-            + self.edges.len() * edge
-            + self.texts.used_bytes()
-            + (self.written.len() + self.namespaces.len()) * 32;
+        let used = self.nodes.len() * node + self.edges.len() * edge + self.texts.used_bytes();
         if used < held / 2 {
             self.rebuild();
         }
