@@ -294,3 +294,36 @@ fn d6_an_absence_that_was_made_up_before_the_kind_was_served_condemns_nobody() {
     world.serve_everything();
     assert_eq!(world.attempt("c"), Outcome::Forget(Why::OwnerAlive));
 }
+
+/// The delete rested on what the graph knew, which is not what it is like now: the owner is back.
+#[test]
+fn d15_after_a_conflict_nothing_counts_that_the_graph_had_proved() {
+    let mut world = World::deciding_from_graph(
+        "graph cm/owner @ns uid=o
+         graph cm/child @ns uid=c rv=7 owners=[cm/owner#o]
+         live  cm/child @ns uid=c rv=8 owners=[cm/owner#o]
+         gone  cm/owner @ns uid=o
+         after #1 both cm/owner @ns uid=o",
+    );
+    assert_eq!(world.attempt("c"), Outcome::Forget(Why::OwnerAlive));
+    assert_eq!(world.transcript().matches("delete ").count(), 1, "the one that met the conflict");
+}
+
+/// Nothing can be read again of a kind that is not served; but the watch saw the owner go while it was.
+#[test]
+fn d7_an_owner_of_a_kind_that_is_no_longer_served_is_absent_when_the_graph_has_seen_it_go() {
+    let options = Options { absent_owners_max: 1, ..Options::default() };
+    let mut world = World::with_options(
+        "graph old/owner @ns uid=o
+         graph old/other @ns uid=p
+         both  cm/child @ns uid=c owners=[old/owner#o]
+         both  cm/second @ns uid=d owners=[old/other#p]
+         gone  old/owner @ns uid=o
+         gone  old/other @ns uid=p",
+        options,
+    );
+    assert_eq!(world.state.absent_len(), 1, "the bounded memory holds the last one only");
+    for child in ["c", "d"] {
+        assert_eq!(world.attempt(child).to_string(), "deleted (Background)", "{child}");
+    }
+}

@@ -307,7 +307,11 @@ impl World {
         let mut reply = None;
         loop {
             match attempt.step(&mut self.state, self.now, reply.take()) {
-                Step::Call(request) => reply = Some(self.call(&request)),
+                Step::Call(request) => {
+                    let is_delete = matches!(request, Request::Delete { .. });
+                    assert_eq!(!attempt.decided_by().is_empty(), is_delete, "a delete says what it rests on");
+                    reply = Some(self.call(&request));
+                }
                 Step::Done(outcome) => {
                     let again = attempt.step(&mut self.state, self.now, None);
                     assert_eq!(again, Step::Done(outcome.clone()), "an ended attempt stays ended");
