@@ -32,7 +32,7 @@ const IDLE_AT_MOST: Duration = Duration::from_secs(60);
 
 /// A response's head must fit into the input buffer; API servers send some hundred bytes. Hundreds of watches each
 /// hold these buffers, twice with TLS, so they are small.
-const INPUT_BUFFER_BYTES: usize = 16 << 10;
+const INPUT_BUFFER_BYTES: usize = 8 << 10;
 const OUTPUT_BUFFER_BYTES: usize = 8 << 10;
 
 /// Pools of connections.

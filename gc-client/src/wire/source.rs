@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use super::WireError;
 
 /// Small, because there is one for each watched resource and the HTTP layer buffers as well.
-const BUFFER_BYTES: usize = 8 * 1024;
+const BUFFER_BYTES: usize = 4 * 1024;
 
 /// Bytes of one body.
 #[derive(Debug)]
