@@ -96,7 +96,6 @@ impl GraphBuilder {
     pub fn seen(&mut self, state: &mut State, now: Duration, seen: Seen, out: &mut Out) {
         let Seen { monitor: id, change } = seen;
         let only_lists = self.makes(Mistake::OnlyListsCount);
-        let id = if self.makes(Mistake::EndedWatchesSpeak) { self.monitors.present(id) } else { id };
         let Some(monitor) = self.monitors.get_mut(id) else { return };
         match change {
             Change::ListStarted => state.begin_list(id.source),
@@ -151,9 +150,7 @@ impl GraphBuilder {
     /// S7: nothing that was seen absent is believed any more and attempts under way are void; nothing is begun until
     /// everything has been listed anew.
     fn start_again(&mut self, state: &mut State, now: Duration, out: &mut Out) {
-        if !self.makes(Mistake::ProofsSurviveRestore) {
-            state.forget_proofs(&mut out.effects);
-        }
+        state.forget_proofs(&mut out.effects);
         if self.phase != Phase::Starting {
             self.phase = Phase::Restored;
         }
@@ -184,7 +181,7 @@ impl GraphBuilder {
 
     /// A worker found something. In another era than it was found in it proves nothing, and is looked at once more (S7).
     pub fn found(&self, state: &mut State, finding: &Finding, out: &mut Out) {
-        let is_void = finding.era != state.era() && !self.makes(Mistake::FindingsSurviveRestore);
+        let is_void = finding.era != state.era();
         match &finding.fact {
             Fact::Absent(coordinate) | Fact::Impossible(coordinate) if is_void => {
                 out.effects.push(Effect::AttemptToDelete(coordinate.uid.clone()));
@@ -207,10 +204,6 @@ impl GraphBuilder {
         }
         let updated = self.monitors.update(answer, now, &mut out.news);
         for source in updated.unserved {
-            if self.makes(Mistake::UnservedIsGone) {
-                state.begin_list(source);
-                state.end_list(source, &mut out.effects);
-            }
             state.unserve(source, &mut out.effects);
         }
         match updated.kinds {

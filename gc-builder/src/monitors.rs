@@ -311,11 +311,6 @@ impl Monitors {
         }
     }
 
-    /// The id of whatever watch has this one's source now, as a mistake wants it.
-    pub(crate) fn present(&self, id: MonitorId) -> MonitorId {
-        self.by_source.get(usize::from(id.source.0)).and_then(Option::as_ref).map_or(id, |monitor| monitor.id)
-    }
-
     /// Ends every watch, as a mistake wants it.
     pub(crate) fn end_all(&mut self, news: &mut Vec<News>) -> Vec<SourceId> {
         let sources: Vec<SourceId> = std::mem::take(&mut self.watched).into_values().collect();

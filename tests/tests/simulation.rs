@@ -46,20 +46,23 @@ fn every_historical_mistake_is_found() {
     let mistakes = [
         (Mistake::Core(Core::AbsenceByUid), &[][..], 0, 50, &[Check::LiveOwner][..]),
         (Mistake::Core(Core::EdgeNotLevel), &[], 0, 100, &[Check::ReferenceLeft][..]),
-        (Mistake::Core(Core::ImpossibleIsAbsent), &[], 350, 300, &[Check::LiveOwner][..]),
+        (
+            Mistake::Core(Core::ImpossibleIsAbsent),
+            &[],
+            2_600,
+            100,
+            &[Check::LiveOwner, Check::ReferenceRemoved],
+        ),
         (Mistake::Core(Core::OrphanedForgotten), &[], 0, 300, &[Check::OrphanDeleted][..]),
         (Mistake::Core(Core::ConflictRepeatsDelete), &[], 0, 200, &[Check::LiveOwner][..]),
         (Mistake::Core(Core::DependentsNotAskedAgain), &[], 0, 200, &[Check::ForegroundTooEarly][..]),
         (Mistake::Core(Core::StrategicTakesAll), &[], 0, 50, &[Check::ReferenceRemoved][..]),
         (Mistake::DeleteWithoutVersion, &[Check::Precondition], 0, 200, &[Check::LiveOwner][..]),
         (Mistake::Any404IsProof, &[], 0, 500, &[Check::ReferenceLeft, Check::FinalizerLeft]),
-        (
-            Mistake::Builder(Builder::EmptyDiscoveryIsTruth),
-            &[],
-            0,
-            300,
-            &[Check::LiveOwner, Check::ForegroundTooEarly],
-        ),
+        (Mistake::Builder(Builder::EmptyDiscoveryIsTruth), &[], 0, 100, &[Check::LiveOwner]),
+        (Mistake::Builder(Builder::RestoreUnnoticed), &[], 700, 100, &[Check::FinalizerLeft]),
+        (Mistake::Builder(Builder::OnlyListsCount), &[], 700, 100, &[Check::FinalizerLeft]),
+        (Mistake::Builder(Builder::ListsSweepNothing), &[], 0, 50, &[Check::Graph, Check::NotCollected]),
         (Mistake::HalfListIsWhole, &[], 0, 200, &[Check::FinalizerLeft, Check::NoRest, Check::NotCollected]),
     ];
     for (mistake, ignored, from, seeds, checks) in mistakes {
