@@ -339,10 +339,8 @@ impl DeleteAttempt {
         match reply {
             Reply::Object(owner) if owner.uid == reference.uid => {
                 let class = State::class_of_live_owner(&owner);
-                if class == Class::Waiting
-                    && let Some(owner) = owner_coordinate(state, reference, &item)
-                {
-                    state.owner_waits(owner);
+                if let Some(owner) = owner_coordinate(state, reference, &item) {
+                    state.owner_was_read(owner, class);
                 }
                 classified.classes.push(class);
             }

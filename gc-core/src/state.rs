@@ -29,8 +29,9 @@ pub struct Options {
     /// whose dependents take longer to go costs one more read each time.
     pub proof_age_max: Duration,
     /// For how long an owner that was read and found waiting for its dependents counts as waiting for others of them,
-    /// as long as the graph says so too. A second DELETE can turn its foreground deletion into an orphaning, and what
-    /// is deleted in between is lost: this bounds that time even where the watch lags. It is long enough that the
+    /// as long as neither the graph nor a later read says otherwise. A second DELETE can turn its foreground deletion
+    /// into an orphaning, and what is deleted in between is lost: this bounds that time even where the watch lags. It is
+    /// about as long as a read and a delete take over a network, which nothing can shorten, and long enough that the
     /// dependents of one owner, which are looked at one after the other, share a read.
     pub waiting_age_max: Duration,
     /// Whether an object is deleted on the version that the graph has seen, where nothing but its owners' state is in
@@ -50,7 +51,7 @@ impl Default for Options {
             absence_confirmations: 1,
             confirm_delay: Duration::from_secs(2),
             proof_age_max: Duration::from_secs(5),
-            waiting_age_max: Duration::from_millis(500),
+            waiting_age_max: Duration::from_millis(50),
             decides_from_graph: true,
             #[cfg(feature = "mistakes")]
             mistake: None,
@@ -483,11 +484,22 @@ impl State {
         at.is_some_and(|at| self.now.saturating_sub(at) <= age_max)
     }
 
-    /// Remembers that a read found an owner waiting for its dependents, for what is decided from the graph.
-    pub(crate) fn owner_waits(&mut self, coordinate: Coordinate) {
-        if self.options.decides_from_graph {
-            self.waiting.insert(coordinate, self.now);
+    /// Remembers what a read found of an owner that has the UID of the reference, for what is decided from the graph.
+    pub(crate) fn owner_was_read(&mut self, owner: Coordinate, class: Class) {
+        if !self.options.decides_from_graph {
+            return;
         }
+        if class == Class::Waiting {
+            self.waiting.insert(owner, self.now);
+        } else {
+            self.waiting.remove_uid(&owner.uid);
+        }
+    }
+
+    /// Whether an owner was read and found waiting, however long ago. For tests.
+    #[doc(hidden)]
+    pub fn has_found_waiting(&self, uid: &Uid) -> bool {
+        self.waiting.knows_uid(uid)
     }
 
     /// The class of an owner that was read and found with the UID of the reference.

@@ -19,8 +19,8 @@
 //!   is not *waiting* (being deleted with `foregroundDeletion` and without `orphan`) and not *orphaning* (being deleted
 //!   with `orphan`).
 //! - A deletion by the collector is right when the object had owner references at that version, and every one of them was
-//!   absent at the moment of the write, or waiting at some moment since half a second before the attempt began: a read of
-//!   an owner that waits is good for others of its dependents for so long, and the version that the DELETE
+//!   absent at the moment of the write, or waiting at some moment since a moment before the attempt began: a read of
+//!   an owner that waits is good for others of its dependents for 50 ms, and the version that the DELETE
 //!   names holds the references still, but a waiting owner can be put into another state (a second DELETE with another
 //!   policy, a user who takes the finalizer away) between the proof and the write. Absence lasts, since no UID is given
 //!   twice.

@@ -129,6 +129,15 @@ impl Machine {
         number
     }
 
+    /// The owners that reads have found waiting, where no time has passed since: that is good for other attempts (D15).
+    pub(super) fn found_waiting(&self, number: u32) -> Result<u8, Violation> {
+        let state = self.state(number)?;
+        let found = |(_, uid): &(usize, &String)| {
+            self.time == Time::StandsStill && state.has_found_waiting(&Uid::new(uid))
+        };
+        Ok(self.server.uids.iter().enumerate().filter(found).fold(0, |bits, (object, _)| bits | 1 << object))
+    }
+
     pub(super) fn state(&self, number: u32) -> Result<&State, Violation> {
         let state = self.states.get(number as usize).map(|(state, _)| state);
         state.ok_or_else(|| Violation::new(Check::Panic, "no such state"))

@@ -55,7 +55,7 @@ struct Job {
     item: u8,
     is_orphan: bool,
     attempt: u32,
-    /// The objects that were waiting at some moment since the attempt began.
+    /// The objects that were waiting at some moment since the attempt began, or found so just before.
     waited: u8,
 }
 
@@ -228,7 +228,8 @@ impl<'w> Search<'w> {
                 let worker = next.workers.iter().position(Option::is_none).unwrap_or_default();
                 let worked = self.machine.start(node.state, item, is_orphan, node.contents)?;
                 let item = u8::try_from(item).unwrap_or(u8::MAX);
-                let job = Job { item, is_orphan, attempt: 0, waited: self.waiting(node.contents) };
+                let waited = self.waiting(node.contents) | self.machine.found_waiting(node.state)?;
+                let job = Job { item, is_orphan, attempt: 0, waited };
                 self.worked(&mut next, worker, job, &worked)?;
             }
             Move::Send { worker, which } => {
