@@ -1,6 +1,6 @@
 //! Builds the daemon with the cargo that runs this.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::failure::{Doing, Failure};
 ///
 /// When it does not build; cargo has then said why on stderr.
 pub fn build_daemon() -> Result<PathBuf, Failure> {
-    build("dev")
+    build("dev", None)
 }
 
 /// Builds `gc-daemon` as it is shipped and gives the path of the binary.
@@ -26,15 +26,45 @@ pub fn build_daemon() -> Result<PathBuf, Failure> {
 ///
 /// As for [`build_daemon`].
 pub fn build_release_daemon() -> Result<PathBuf, Failure> {
-    build("release")
+    build("release", None)
 }
 
-fn build(profile: &str) -> Result<PathBuf, Failure> {
-    eprintln!("building gc-daemon ({profile})");
+/// Builds `gc-daemon` as it is shipped, with everything that it needs inside, and gives the path of the binary; nothing
+/// where Rust's target for that is not installed.
+///
+/// # Errors
+///
+/// As for [`build_daemon`].
+pub fn build_static_daemon() -> Result<Option<PathBuf>, Failure> {
+    let target = static_target();
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    rustc.args(["--print", "target-libdir", "--target", &target]);
+    let libraries = crate::process::output("rustc", rustc)?;
+    if !Path::new(libraries.trim()).is_dir() {
+        return Ok(None);
+    }
+    build("release", Some(&target)).map(Some)
+}
+
+/// For static binaries on this machine's processor.
+pub fn static_target() -> String {
+    format!("{}-unknown-linux-musl", std::env::consts::ARCH)
+}
+
+fn build(profile: &str, target: Option<&str>) -> Result<PathBuf, Failure> {
+    eprintln!("building gc-daemon ({profile}{})", target.map(|t| format!(", {t}")).unwrap_or_default());
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "--package", "gc-daemon", "--bin", "gc-daemon", "--profile", profile]);
     command.args(["--message-format", "json-render-diagnostics"]).current_dir(dirs::workspace());
+    if let Some(target) = target {
+        command.args(["--target", target]);
+        // The one dependency with C in it calls no C library, so any compiler of this machine will do.
+        let compiler = format!("CC_{}", target.replace('-', "_"));
+        if std::env::var_os(&compiler).is_none() {
+            command.env(compiler, "cc");
+        }
+    }
     // Standard output is read to its end, so the pipe cannot fill up; the diagnostics go to the person.
     let output = command
         .stdin(Stdio::null())

@@ -23,6 +23,8 @@ pub struct Launcher {
     kubeconfig: PathBuf,
     dir: PathBuf,
     flags: Vec<String>,
+    /// How much the daemon logs, as klog counts.
+    verbosity: u8,
     started: u32,
 }
 
@@ -57,12 +59,18 @@ pub struct Collector {
 impl Launcher {
     /// Collectors that connect with `kubeconfig` and whose logs go to `dir`.
     pub fn new(program: Program, kubeconfig: PathBuf, dir: &Path) -> Launcher {
-        Launcher { program, kubeconfig, dir: dir.into(), flags: Vec::new(), started: 0 }
+        Launcher { program, kubeconfig, dir: dir.into(), flags: Vec::new(), verbosity: 3, started: 0 }
     }
 
     /// The same, with more flags, which both programs must know.
     pub fn with_flags(mut self, flags: &[&str]) -> Launcher {
         self.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        self
+    }
+
+    /// The same, with a daemon that logs as much as the reference does here.
+    pub fn as_quiet_as_the_reference(mut self) -> Launcher {
+        self.verbosity = 2;
         self
     }
 
@@ -86,7 +94,7 @@ impl Launcher {
         self.started += 1;
         let [port] = free_ports::<1>()?;
         let (mut command, config) = match &self.program {
-            Program::Daemon(binary) => daemon(binary, port),
+            Program::Daemon(binary) => daemon(binary, port, self.verbosity),
             Program::Reference(reference) => {
                 let own_kubeconfig = self.dir.join(format!("collector-{}.kubeconfig", self.started));
                 reference.prepare(port, &own_kubeconfig)?
@@ -102,10 +110,10 @@ impl Launcher {
 }
 
 /// The command, and how its metrics are read.
-fn daemon(binary: &Path, port: u16) -> (Command, Config) {
+fn daemon(binary: &Path, port: u16, verbosity: u8) -> (Command, Config) {
     let address = format!("127.0.0.1:{port}");
     let mut command = tied(binary);
-    command.args(["--metrics-bind-address", &address, "-v", "3"]);
+    command.args(["--metrics-bind-address", &address, "-v", &verbosity.to_string()]);
     (command, Config::plain(&format!("http://{address}")))
 }
 

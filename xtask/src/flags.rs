@@ -30,6 +30,8 @@ pub enum Command {
     Simulate(Simulate),
     /// Kill, pause, cut off and mislead the daemon and its real API server at random moments of large cascades
     Chaos(Chaos),
+    /// Measure the daemon and the reference's collector on the same real API server
+    Bench(Bench),
     /// Feed damaged input to everything that reads bytes from outside
     Fuzz(Fuzz),
 }
@@ -138,6 +140,41 @@ pub struct Chaos {
     #[arg(long)]
     pub keep: bool,
     /// Try this gc-daemon instead of building one
+    #[arg(long, value_name = "FILE")]
+    pub daemon: Option<PathBuf>,
+}
+
+/// `cargo xtask bench`
+#[derive(Args, Debug)]
+pub struct Bench {
+    /// Measure only these rows of the table, by name
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub rows: Vec<String>,
+    /// Print the rows, what each measures and how, and exit
+    #[arg(long)]
+    pub list: bool,
+    /// How often each figure is measured; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// How many objects stand in the filled cluster; by default 105000, and 5250 with --quick
+    #[arg(long, value_name = "N")]
+    pub objects: Option<usize>,
+    /// One round with few objects, and ratios only: fails where one is worse than its floor
+    #[arg(long, conflicts_with = "rounds")]
+    pub quick: bool,
+    /// Measure the static binary too, in a column of its own
+    #[arg(long = "static")]
+    pub with_static: bool,
+    /// Write every figure to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a bar chart to this file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Leave the logs where they are
+    #[arg(long)]
+    pub keep: bool,
+    /// Measure this gc-daemon instead of building one
     #[arg(long, value_name = "FILE")]
     pub daemon: Option<PathBuf>,
 }

@@ -1,9 +1,11 @@
 //! What the repository does with itself: `cargo xtask demo`, `cargo xtask rig`, `cargo xtask e2e`,
-//! `cargo xtask differential`, `cargo xtask simulate`, `cargo xtask fuzz`, `cargo xtask conformance`, `cargo xtask chaos`.
+//! `cargo xtask differential`, `cargo xtask simulate`, `cargo xtask fuzz`, `cargo xtask conformance`, `cargo xtask chaos`,
+//! `cargo xtask bench`.
 
 #![forbid(unsafe_code)]
 
 mod api;
+mod bench;
 mod cargo;
 mod chaos;
 mod collector;
@@ -25,6 +27,7 @@ mod rig;
 mod rig_command;
 mod simulate;
 mod small_worlds;
+mod vitals;
 
 use std::process::ExitCode;
 
@@ -53,6 +56,7 @@ fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Conformance(flags) => conformance::run(flags),
         Command::Simulate(flags) => simulate::run(flags),
         Command::Chaos(flags) => chaos::run(flags),
+        Command::Bench(flags) => bench::run(flags),
         Command::Fuzz(flags) => fuzz::run(flags),
     }
 }

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::chaos::stage::{Figures, Place, sleep};
-use crate::chaos::{IDLE_CPU_MAX, PEAK_BYTES_MAX, vitals};
+use crate::chaos::{IDLE_CPU_MAX, PEAK_BYTES_MAX};
 use crate::collector::{Launcher, Program};
 use crate::failure::{Doing, Failure};
 use crate::kubeconfig;
 use crate::poll::{Look, eventually};
+use crate::vitals;
 
 /// How long the bodies are.
 const BODY_BYTES: u64 = 300 << 20;

@@ -24,7 +24,6 @@ mod scenarios;
 mod stage;
 mod survey;
 mod users;
-mod vitals;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

@@ -16,7 +16,7 @@ use crate::chaos::plan::{Family, KINDS, Kind, families};
 use crate::chaos::proxy::Proxy;
 use crate::chaos::survey::survey;
 use crate::chaos::users::Users;
-use crate::chaos::{IDLE_CPU_MAX, PEAK_BYTES_MAX, QUIET_CPU_MAX, RECOVERY, REQUESTS_MAX, vitals};
+use crate::chaos::{IDLE_CPU_MAX, PEAK_BYTES_MAX, QUIET_CPU_MAX, RECOVERY, REQUESTS_MAX};
 use crate::collector::{Collector, Launcher, Program};
 use crate::failure::{Doing, Failure};
 use crate::kinds;
@@ -24,6 +24,7 @@ use crate::poll::{Look, eventually};
 use crate::process::Process;
 use crate::random::Random;
 use crate::rig::Rig;
+use crate::vitals;
 
 /// As the daemon's default.
 const CONCURRENT_GC_SYNCS: u32 = 20;

@@ -14,9 +14,22 @@ const TICK: Duration = Duration::from_millis(10);
 ///
 /// When it has ended, or there is no `/proc`.
 pub fn peak_bytes(pid: u32) -> Result<u64, Failure> {
+    status_bytes(pid, "VmHWM:")
+}
+
+/// The memory of the process that is resident now, in bytes (`VmRSS`).
+///
+/// # Errors
+///
+/// When it has ended, or there is no `/proc`.
+pub fn resident_bytes(pid: u32) -> Result<u64, Failure> {
+    status_bytes(pid, "VmRSS:")
+}
+
+fn status_bytes(pid: u32, field: &str) -> Result<u64, Failure> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).doing(|| format!("cannot read {path}"))?;
-    peak_of(&status).ok_or_else(|| Failure::new(format!("{path} has no VmHWM")))
+    bytes_of(&status, field).ok_or_else(|| Failure::new(format!("{path} has no {field}")))
 }
 
 /// The time that the process has had a processor, in its own code and in the kernel.
@@ -30,8 +43,8 @@ pub fn cpu(pid: u32) -> Result<Duration, Failure> {
     cpu_of(&stat).ok_or_else(|| Failure::new(format!("{path} is not understood")))
 }
 
-fn peak_of(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+fn bytes_of(status: &str, field: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
@@ -50,8 +63,10 @@ mod tests {
 
     #[test]
     fn proc_is_understood() {
-        assert_eq!(peak_of("Name:\tx\nVmPeak:\t  9 kB\nVmHWM:\t   24104 kB\n"), Some(24_104 << 10));
-        assert_eq!(peak_of("Name:\tzombie\n"), None);
+        let status = "Name:\tx\nVmPeak:\t  9 kB\nVmHWM:\t   24104 kB\nVmRSS:\t    7 kB\n";
+        assert_eq!(bytes_of(status, "VmHWM:"), Some(24_104 << 10));
+        assert_eq!(bytes_of(status, "VmRSS:"), Some(7 << 10));
+        assert_eq!(bytes_of("Name:\tzombie\n", "VmHWM:"), None);
         let stat = "42 (a (b) c) S 1 42 42 0 -1 4194560 8261 0 12 0 150 25 0 0 20 0 3 0 5 6 7";
         assert_eq!(cpu_of(stat), Some(Duration::from_millis(1_750)));
         assert_eq!(cpu_of("42 (x"), None);
@@ -60,6 +75,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn this_process_has_used_something() {
+        assert!(resident_bytes(std::process::id()).unwrap() > 1 << 20);
         assert!(peak_bytes(std::process::id()).unwrap() > 1 << 20);
         cpu(std::process::id()).unwrap();
     }
