@@ -69,7 +69,7 @@ impl Launcher {
     }
 
     /// The same, with a daemon that logs as much as the reference does here.
-    pub fn as_quiet_as_the_reference(mut self) -> Launcher {
+    pub fn logging_like_the_reference(mut self) -> Launcher {
         self.verbosity = 2;
         self
     }

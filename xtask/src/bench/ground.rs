@@ -131,7 +131,7 @@ impl<'b> Ground<'b> {
         };
         let mut launcher = Launcher::new(program, self.rig.daemon_kubeconfig(), &dir)
             .with_flags(flags)
-            .as_quiet_as_the_reference();
+            .logging_like_the_reference();
         let started = Instant::now();
         let collector = launcher.start(WORKERS)?;
         let synced = started.elapsed();

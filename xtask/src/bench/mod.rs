@@ -31,6 +31,8 @@ use crate::failure::{Doing, Failure};
 use crate::flags;
 use crate::rig::{self, Binaries};
 
+/// The `dev` profile is the one with these assertions.
+const IS_OPTIMIZED: bool = !cfg!(debug_assertions);
 const OBJECTS: usize = 105_000;
 const QUICK_OBJECTS: usize = 5_250;
 
@@ -164,8 +166,8 @@ pub fn run(flags: &flags::Bench) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let plan = Plan::new(flags)?;
-    if cfg!(debug_assertions) {
-        return Err(again_in_release());
+    if !IS_OPTIMIZED {
+        return Err(again_optimized());
     }
     let mut dir = RunDir::new("gc-bench")?;
     let outcome = measure(flags, &plan, &dir);
@@ -189,14 +191,18 @@ pub fn run(flags: &flags::Bench) -> Result<ExitCode, Failure> {
     Ok(if below.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Replaces this process by the same one in the `release` profile: a loader that is not optimized would take the
-/// processor from those who are measured, and could not show the server's limit. Comes back only with the reason why not.
-fn again_in_release() -> Failure {
-    use std::os::unix::process::CommandExt;
-    eprintln!("building xtask (release)");
+/// Replaces this process by the same one in a profile that optimizes (`simulation`, which builds faster than `release`):
+/// a loader that is not optimized would take the processor from those who are measured, and could not show the server's
+/// limit. Comes back only with the reason why not.
+fn again_optimized() -> Failure {
+    eprintln!("building xtask (optimized)");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["run", "--quiet", "--release", "--package", "xtask", "--"]);
-    let error = cargo.args(std::env::args_os().skip(1)).exec();
+    cargo.args(["run", "--quiet", "--profile", "simulation", "--package", "xtask", "--"]);
+    cargo.args(std::env::args_os().skip(1));
+    #[cfg(unix)]
+    let error = std::os::unix::process::CommandExt::exec(&mut cargo);
+    #[cfg(not(unix))]
+    let error = "this needs Linux";
     Failure::new(format!("cannot start cargo: {error}"))
 }
 

@@ -225,13 +225,28 @@ pub mod tests {
     #[test]
     fn the_table() {
         let (plan, results, about) = example();
-        expect![].assert_eq(&table(&plan, &results, &about));
+        expect![[r#"
+            | row                | ours    | reference | times as good | goal      |        |
+            | ------------------ | ------- | --------- | ------------- | --------- | ------ |
+            | memory-empty       | 12.0 MB | 90.0 MB   | 7.5           | ≤ 10.0 MB | MISSED |
+            | idle-requests      | 0       | 5000      |               | ≤ 0       | met    |
+            | background         | 700/s   | 500/s     | 1.4           | ≥ 3×      | MISSED |
+            | background-limited | 700/s   | 12/s      | 56.0          |           |        |
+
+            2026-01-01; one round; a machine; versions.
+            The server's limit: 1800 plain DELETEs a second.
+            - a note
+        "#]]
+        .assert_eq(&table(&plan, &results, &about));
     }
 
     #[test]
     fn what_is_below_its_floor_is_named() {
-        let (plan, results, _) = example();
-        expect![].assert_eq(&below_floor(&plan, &results).join("\n"));
+        let (plan, mut results, _) = example();
+        assert_eq!(below_floor(&plan, &results), Vec::<String>::new());
+        results.add("background", Contender::Ours, 300.0);
+        expect!["background: 1.00 times as good as the reference, floor 1.2"]
+            .assert_eq(&below_floor(&plan, &results).join("\n"));
     }
 
     #[test]
