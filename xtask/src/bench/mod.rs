@@ -170,14 +170,19 @@ pub fn run(flags: &flags::Bench) -> Result<ExitCode, Failure> {
         return Err(again_optimized());
     }
     let mut dir = RunDir::new("gc-bench")?;
-    let outcome = measure(flags, &plan, &dir);
+    let binaries = rig::binaries()?;
+    let mut results = Results::default();
+    let outcome = measure(flags, &plan, &binaries, &dir, &mut results);
     if flags.keep || outcome.is_err() {
         dir.keep();
         eprintln!("bench: logs are kept in {}", dir.path().display());
     }
-    let (results, version) = outcome?;
-    let about = report::About::this_run(&version, &plan)?;
-    print!("{}", report::table(&plan, &results, &about));
+    let about = report::About::this_run(&binaries.version, &plan)?;
+    // What was measured before a failure is worth having: it took its time.
+    if outcome.is_ok() || report::chosen(&plan, &results).next().is_some() {
+        print!("{}", report::table(&plan, &results, &about));
+    }
+    outcome?;
     if let Some(path) = &flags.json {
         let json = format!("{:#}\n", report::json(&plan, &results, &about));
         std::fs::write(path, json).doing(|| format!("cannot write {}", path.display()))?;
@@ -206,7 +211,13 @@ fn again_optimized() -> Failure {
     Failure::new(format!("cannot start cargo: {error}"))
 }
 
-fn measure(flags: &flags::Bench, plan: &Plan, dir: &RunDir) -> Result<(Results, String), Failure> {
+fn measure(
+    flags: &flags::Bench,
+    plan: &Plan,
+    binaries: &Binaries,
+    dir: &RunDir,
+    results: &mut Results,
+) -> Result<(), Failure> {
     let default = flags.daemon.clone().map_or_else(build_release_daemon, Ok)?;
     let wants_static = flags.with_static || plan.wants(&["binary"]);
     let with_static = if wants_static { build_static_daemon()? } else { None };
@@ -218,22 +229,20 @@ fn measure(flags: &flags::Bench, plan: &Plan, dir: &RunDir) -> Result<(Results, 
         }
     }
     let daemons = Daemons { default, with_static };
-    let mut results = Results::default();
     let standing = |row: &str| !is_cascade(row) && row != "binary";
     // Servers of their own for each part, so that the one does not carry the other's history.
     if plan.rows.iter().any(|row| standing(row)) {
-        let mut ground = Ground::new(rig::binaries()?, &daemons, dir.path())?;
-        standing::measure(&mut ground, plan, &mut results)?;
+        let mut ground = Ground::new(binaries.clone(), &daemons, dir.path())?;
+        standing::measure(&mut ground, plan, results)?;
     }
     if plan.rows.iter().any(|row| is_cascade(row)) {
-        let mut ground = Ground::new(rig::binaries()?, &daemons, dir.path())?;
-        cascade::measure(&mut ground, plan, &mut results)?;
+        let mut ground = Ground::new(binaries.clone(), &daemons, dir.path())?;
+        cascade::measure(&mut ground, plan, results)?;
     }
-    let binaries = rig::binaries()?;
     if plan.wants(&["binary"]) {
-        sizes(&daemons, &binaries, &mut results)?;
+        sizes(&daemons, binaries, results)?;
     }
-    Ok((results, binaries.version))
+    Ok(())
 }
 
 fn is_cascade(row: &str) -> bool {

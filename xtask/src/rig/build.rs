@@ -36,6 +36,7 @@ const PROGRESS: Duration = Duration::from_secs(15);
 const KEPT_LINES: usize = 30;
 
 /// The three servers of one version.
+#[derive(Clone, Debug)]
 pub struct Binaries {
     /// For example `v1.36.3`.
     pub version: String,
