@@ -42,7 +42,7 @@ impl Requests {
     pub fn for_single(&self, resource: &str) -> f64 {
         let is_single = |verb: &str| !["LIST", "WATCH", "WATCHLIST"].contains(&verb);
         let those = self.0.iter().filter(|((of, verb), _)| of == resource && is_single(verb));
-        those.map(|(_, count)| count).sum()
+        those.fold(0.0, |sum, (_, count)| sum + count)
     }
 
     /// By verb, for one resource, as `GET 5, DELETE 7`.
