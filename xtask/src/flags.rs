@@ -34,6 +34,9 @@ pub enum Command {
     Bench(Bench),
     /// Feed damaged input to everything that reads bytes from outside
     Fuzz(Fuzz),
+    /// Change the code of gc-queue, gc-core and gc-graph in a thousand small ways, and see that tests notice; takes
+    /// an hour or more
+    Mutants(Mutants),
 }
 
 /// `cargo xtask rig`
@@ -194,6 +197,17 @@ pub struct Fuzz {
     /// Try this one input, in hexadecimal, as a failure names it
     #[arg(long, value_name = "HEX", requires = "target")]
     pub input: Option<String>,
+}
+
+/// `cargo xtask mutants`
+#[derive(Args, Debug)]
+pub struct Mutants {
+    /// Only this crate; may be given several times
+    #[arg(long = "crate", value_name = "NAME")]
+    pub only: Vec<String>,
+    /// Arguments for `cargo mutants` itself, for example `--file gc-core/src/verdict.rs` or `--jobs 4`
+    #[arg(last = true, value_name = "ARGUMENT")]
+    pub args: Vec<String>,
 }
 
 /// `cargo xtask conformance`

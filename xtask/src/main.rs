@@ -1,6 +1,6 @@
 //! What the repository does with itself: `cargo xtask demo`, `cargo xtask rig`, `cargo xtask e2e`,
 //! `cargo xtask differential`, `cargo xtask simulate`, `cargo xtask fuzz`, `cargo xtask conformance`, `cargo xtask chaos`,
-//! `cargo xtask bench`.
+//! `cargo xtask bench`, `cargo xtask mutants`.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,7 @@ mod fuzz;
 mod interrupt;
 mod kinds;
 mod kubeconfig;
+mod mutants;
 mod poll;
 mod process;
 mod random;
@@ -58,5 +59,6 @@ fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Chaos(flags) => chaos::run(flags),
         Command::Bench(flags) => bench::run(flags),
         Command::Fuzz(flags) => fuzz::run(flags),
+        Command::Mutants(flags) => mutants::run(flags),
     }
 }
