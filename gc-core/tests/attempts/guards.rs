@@ -295,13 +295,14 @@ fn d6_an_absence_that_was_made_up_before_the_kind_was_served_condemns_nobody() {
     assert_eq!(world.attempt("c"), Outcome::Forget(Why::OwnerAlive));
 }
 
-/// The delete rested on what the graph knew, which is not what it is like now: the owner is back.
+/// The delete rested on what the graph knew, which is not what it is like now: the owner is back. The reference has the
+/// two flags that controllers set.
 #[test]
 fn d15_after_a_conflict_nothing_counts_that_the_graph_had_proved() {
     let mut world = World::deciding_from_graph(
         "graph cm/owner @ns uid=o
-         graph cm/child @ns uid=c rv=7 owners=[cm/owner#o]
-         live  cm/child @ns uid=c rv=8 owners=[cm/owner#o]
+         graph cm/child @ns uid=c rv=7 owners=[cm/owner#o!*]
+         live  cm/child @ns uid=c rv=8 owners=[cm/owner#o!*]
          gone  cm/owner @ns uid=o
          after #1 both cm/owner @ns uid=o",
     );
