@@ -37,6 +37,8 @@ pub struct DeleteAttempt {
     decisions: u32,
     /// In which era of the state the attempt began.
     era: Option<u64>,
+    /// When the request under way was given out: a reply says what was true some time after that, not what is.
+    asked_at: Duration,
 }
 
 /// The node as it was when the attempt began.
@@ -104,7 +106,7 @@ struct Decided {
 impl DeleteAttempt {
     /// An attempt at the node with this UID.
     pub fn new(uid: Uid) -> DeleteAttempt {
-        DeleteAttempt { uid, stage: Stage::Start, decisions: 0, era: None }
+        DeleteAttempt { uid, stage: Stage::Start, decisions: 0, era: None, asked_at: Duration::ZERO }
     }
 
     /// The node's UID.
@@ -154,8 +156,9 @@ impl DeleteAttempt {
             (Stage::Reread(item, decided), Some(reply)) => self.reread(state, now, item, decided, reply),
             (_, None) => retry(describe(None)),
         };
-        if let Step::Done(outcome) = &step {
-            self.stage = Stage::Done(outcome.clone());
+        match &step {
+            Step::Done(outcome) => self.stage = Stage::Done(outcome.clone()),
+            Step::Call(_) => self.asked_at = now,
         }
         step
     }
@@ -340,7 +343,7 @@ impl DeleteAttempt {
             Reply::Object(owner) if owner.uid == reference.uid => {
                 let class = State::class_of_live_owner(&owner);
                 if let Some(owner) = owner_coordinate(state, reference, &item) {
-                    state.owner_was_read(owner, class);
+                    state.owner_was_read(owner, class, self.asked_at);
                 }
                 classified.classes.push(class);
             }

@@ -484,13 +484,14 @@ impl State {
         at.is_some_and(|at| self.now.saturating_sub(at) <= age_max)
     }
 
-    /// Remembers what a read found of an owner that has the UID of the reference, for what is decided from the graph.
-    pub(crate) fn owner_was_read(&mut self, owner: Coordinate, class: Class) {
+    /// Remembers what a read found of an owner that has the UID of the reference, for what is decided from the graph. It
+    /// is as old as its request, however long the answer took.
+    pub(crate) fn owner_was_read(&mut self, owner: Coordinate, class: Class, asked_at: Duration) {
         if !self.options.decides_from_graph {
             return;
         }
         if class == Class::Waiting {
-            self.waiting.insert(owner, self.now);
+            self.waiting.insert(owner, asked_at);
         } else {
             self.waiting.remove_uid(&owner.uid);
         }

@@ -16,6 +16,18 @@ fn a_few_hundred_seeds_hold_every_check() {
     }
 }
 
+/// Seeds that have found a fault, each in what only many worlds have: a reference that was removed by a read alone, before
+/// a restore that undid it unseen; a list of two halves, before and after a restore; a slow answer that said of an owner
+/// what was no longer so when it came.
+#[test]
+fn seeds_that_have_found_faults() {
+    for seed in [5_562, 11_165, 13_835] {
+        if let Err(failure) = run(seed, &Options::default()) {
+            panic!("{failure}\nstep by step: cargo xtask simulate --from {seed} --seeds 1 --trace");
+        }
+    }
+}
+
 #[test]
 fn a_seed_gives_the_same_run_again() {
     for seed in [3, 77] {

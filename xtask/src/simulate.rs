@@ -174,11 +174,12 @@ struct Progress {
     steps: u64,
     requests: u64,
     deleted: u64,
+    overtaken: u64,
 }
 
 impl Progress {
     fn new(start: Instant) -> Progress {
-        Progress { start, told: start, seeds: 0, steps: 0, requests: 0, deleted: 0 }
+        Progress { start, told: start, seeds: 0, steps: 0, requests: 0, deleted: 0, overtaken: 0 }
     }
 
     fn add(&mut self, report: &Report) {
@@ -186,6 +187,7 @@ impl Progress {
         self.steps += report.steps;
         self.requests += report.requests;
         self.deleted += report.deleted;
+        self.overtaken += u64::from(report.is_overtaken);
         if PROGRESS_EVERY <= self.told.elapsed() {
             self.told = Instant::now();
             self.tell();
@@ -196,8 +198,8 @@ impl Progress {
         let seconds = self.start.elapsed().as_secs_f64().max(0.001);
         let rate = self.seeds as f64 / seconds;
         eprintln!(
-            "{} seeds, {rate:.0} a second; {} steps, {} requests, {} objects deleted",
-            self.seeds, self.steps, self.requests, self.deleted
+            "{} seeds, {rate:.0} a second; {} steps, {} requests, {} objects deleted; {} ended early, overtaken after a restore",
+            self.seeds, self.steps, self.requests, self.deleted, self.overtaken
         );
     }
 }

@@ -208,7 +208,7 @@ impl Reflector {
             Step::Probe => {
                 let end = self.read_page("?limit=1", stop, &mut |_| ControlFlow::Continue(()))?;
                 // A server that is behind is listed first.
-                if !self.plan.is_behind(&end.resource_version) {
+                if self.plan.resumes_watch(&end.resource_version) {
                     to(sink, WatchEvent::Resumed)?;
                 }
                 self.plan.on(Outcome::Probed(end.resource_version));

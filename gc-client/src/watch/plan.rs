@@ -35,8 +35,11 @@ const PAGES_MAX: u32 = 10_000;
 /// The states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
-    /// To read a page of a list; the first one if the token is empty.
-    List { continue_token: String, pages: u32 },
+    /// To read a page of a list.
+    List(Listing),
+    /// To ask what version the server is at before the list goes on: a page has failed, and whoever answers the next one
+    /// may have been restored from a backup. Half of one state and half of another are no list (spec S7).
+    ProbeList(Listing),
     /// To read the list as the beginning of a watch, which then goes on.
     StreamedList,
     /// To watch from `Plan::resource_version`.
@@ -44,6 +47,16 @@ enum Phase {
     /// To ask what version the server is at: the connection was lost, or a watch ended before its time or without a
     /// word. A server that was restored from a backup is silent until its versions have passed ours (spec S7).
     Probe,
+}
+
+/// How far a list has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Listing {
+    /// Empty before the first page.
+    continue_token: String,
+    pages: u32,
+    /// The version that its pages are of; empty before the first one.
+    resource_version: String,
 }
 
 /// What to do next.
@@ -133,20 +146,17 @@ impl Plan {
         let timeout_s = self.random.within(&self.watch_timeout_s);
         self.asked = Duration::from_secs(timeout_s);
         match &self.phase {
-            Phase::List { continue_token, .. } => Step::ListPage { continue_token: continue_token.clone() },
+            Phase::List(list) => Step::ListPage { continue_token: list.continue_token.clone() },
             Phase::StreamedList => Step::StreamList { timeout_s },
             Phase::Watch => Step::Watch { resource_version: self.resource_version.clone(), timeout_s },
-            Phase::Probe => Step::Probe,
+            Phase::Probe | Phase::ProbeList(_) => Step::Probe,
         }
     }
 
     pub fn on(&mut self, outcome: Outcome<'_>) {
         match outcome {
             Outcome::Page(end) => self.on_page(end),
-            Outcome::Probed(resource_version) if is_older(&resource_version, &self.resource_version) => {
-                self.start_list();
-            }
-            Outcome::Probed(_) => self.phase = Phase::Watch,
+            Outcome::Probed(resource_version) => self.on_probed(&resource_version),
             Outcome::Ended { saw_something, lasted } => self.on_ended(saw_something, lasted),
             Outcome::WentBack => self.start_list(),
             Outcome::Failed { error, lasted } => self.on_failed(error, lasted),
@@ -167,22 +177,41 @@ impl Plan {
         }
     }
 
-    /// Whether a bookmark says that the server has gone back behind what it had shown before.
+    /// Whether a version says that the server has gone back behind what it had shown before.
     pub fn is_behind(&self, resource_version: &str) -> bool {
-        is_older(resource_version, &self.resource_version)
+        let is_behind_list = match &self.phase {
+            Phase::List(list) | Phase::ProbeList(list) => is_older(resource_version, &list.resource_version),
+            Phase::StreamedList | Phase::Watch | Phase::Probe => false,
+        };
+        is_behind_list || is_older(resource_version, &self.resource_version)
+    }
+
+    /// Whether a probe that found this version lets a watch go on, of which the caller is told.
+    pub fn resumes_watch(&self, resource_version: &str) -> bool {
+        self.phase == Phase::Probe && !self.is_behind(resource_version)
+    }
+
+    fn on_probed(&mut self, resource_version: &str) {
+        match std::mem::replace(&mut self.phase, Phase::Watch) {
+            Phase::ProbeList(list) if is_older(resource_version, &list.resource_version) => self.start_list(),
+            Phase::ProbeList(list) => self.phase = Phase::List(list),
+            _ if self.is_behind(resource_version) => self.start_list(),
+            _ => {}
+        }
     }
 
     fn on_page(&mut self, end: ListEnd) {
-        let pages = match self.phase {
-            Phase::List { pages, .. } => pages + 1,
-            Phase::StreamedList | Phase::Watch | Phase::Probe => 1,
+        let pages = match &self.phase {
+            Phase::List(list) => list.pages + 1,
+            Phase::ProbeList(_) | Phase::StreamedList | Phase::Watch | Phase::Probe => 1,
         };
         if end.continue_token.is_empty() {
             // A complete list is the truth, also where its version is older than what was seen: the caller is told.
             self.resource_version = end.resource_version;
             self.phase = Phase::Watch;
         } else if pages < PAGES_MAX {
-            self.phase = Phase::List { continue_token: end.continue_token, pages };
+            let ListEnd { continue_token, resource_version, .. } = end;
+            self.phase = Phase::List(Listing { continue_token, pages, resource_version });
         } else {
             self.back_off(None);
             self.start_list();
@@ -227,12 +256,14 @@ impl Plan {
         }
         let phase = self.phase.clone();
         match phase {
-            Phase::List { .. } => {
+            Phase::List(list) | Phase::ProbeList(list) => {
                 self.back_off(retry_after);
                 // A page can be asked for again where the server or the way to it is at fault. Where it is the token
                 // (400 or 410) or the contents, only a new list helps.
                 if !is_passing(error) {
                     self.start_list();
+                } else if !list.continue_token.is_empty() {
+                    self.phase = Phase::ProbeList(list);
                 }
             }
             Phase::StreamedList if matches!(code, 400 | 422) => {
@@ -290,11 +321,7 @@ impl Plan {
     }
 
     fn start_list(&mut self) {
-        self.phase = if self.stream_lists {
-            Phase::StreamedList
-        } else {
-            Phase::List { continue_token: String::new(), pages: 0 }
-        };
+        self.phase = if self.stream_lists { Phase::StreamedList } else { Phase::List(Listing::default()) };
     }
 
     /// Waits for half to all of the doubled time, so that a hundred reflectors do not come back as one; and for as

@@ -134,6 +134,14 @@ impl Collector {
         }
     }
 
+    /// Whether the restored server has come to a version that a watch had seen before, and that watch has not looked.
+    pub(super) fn is_overtaken(&self, link: &Link) -> bool {
+        let version = link.server.resource_version();
+        self.readers.iter().any(|reader| {
+            !reader.has_looked(link) && reader.is_ahead_of(link.restored_to) && !reader.is_ahead_of(version)
+        })
+    }
+
     /// The server was set back to an older state: what was shown before is shown no more.
     pub(super) fn server_was_restored(&mut self) {
         self.shown.clear();

@@ -51,6 +51,8 @@ pub(super) struct Link {
     pub is_traced: bool,
     /// How often the server was set back to an older state.
     pub restores: u32,
+    /// At which version it was after the last one.
+    pub restored_to: u64,
     /// Until then no server answers anybody.
     pub away_until: Duration,
     /// What workers have in hand: users meddle with it more often than chance would have it.

@@ -39,7 +39,8 @@
 //! - An orphaning that the restore undoes may go on: it spares objects.
 //! - What no watch had shown may be undone unnoticed: the last writes of the collector itself, say. Such restores do not
 //!   happen here; what they undo is done again at the next change of the object or its owner, or after a restart.
-//! - Versions that have passed what was seen betray nothing: nobody writes until every watch has looked. Where versions
+//! - Versions that have passed what was seen betray nothing: nobody writes until every watch has looked. The collector
+//!   itself waits for half a minute only, and a world in which it then writes that much ends there, counted. Where versions
 //!   go forward and history is forgotten, as etcd's manual advises, every watch lists anew by itself.
 //!
 //! ```
@@ -134,6 +135,8 @@ pub struct Report {
     pub objects: usize,
     /// Objects that the collector deleted.
     pub deleted: u64,
+    /// Whether it ended because a restored server had passed what a watch had seen.
+    pub is_overtaken: bool,
 }
 
 /// A run in which a check failed.

@@ -175,7 +175,7 @@ impl Reader {
         };
         self.looked = link.restores;
         let said = said!(link, "probes: version {}", end.resource_version);
-        if !self.plan.is_behind(&end.resource_version) {
+        if self.plan.resumes_watch(&end.resource_version) {
             self.push(Change::Resumed);
         }
         self.plan.on(Outcome::Probed(end.resource_version));

@@ -161,6 +161,7 @@ fn restore(world: &mut World<'_>, chance: &mut Random) -> String {
     if moves_forward {
         link.server.move_forward(before + 1_000);
     }
+    link.restored_to = link.server.resource_version();
     if let Some(collector) = &mut world.collector {
         collector.server_was_restored();
     }

@@ -302,12 +302,42 @@ fn kube_rs_577_the_back_off_grows_and_is_bounded() {
     );
 }
 
+/// Found by simulation: the server was restored between two pages, and half of one state and half of another counted as
+/// a list.
+#[test]
+fn s7_a_list_whose_server_went_back_between_two_pages_begins_anew() {
+    check(
+        "page 5 a
+         failed transport
+         probed 4
+         page 4 a
+         failed transport
+         probed 4
+         page 4 b
+         failed 504
+         probed 3",
+        &expect![[r#"
+            start: list ""
+            page 5 a: list "a"
+            failed transport: wait 282 ms, probe
+            probed 4: list ""
+            page 4 a: list "a"
+            failed transport: wait 653 ms, probe
+            probed 4: list "a"
+            page 4 b: list "b"
+            failed 504: wait 1097 ms, probe
+            probed 3: list ""
+        "#]],
+    );
+}
+
 #[test]
 fn s5_a_page_is_asked_for_again_but_a_bad_token_restarts_the_list() {
     check(
         "page 5 a
          failed transport
          failed 429
+         probed 7
          page 5 b
          failed 410
          page 6 c
@@ -317,14 +347,15 @@ fn s5_a_page_is_asked_for_again_but_a_bad_token_restarts_the_list() {
         &expect![[r#"
             start: list ""
             page 5 a: list "a"
-            failed transport: wait 282 ms, list "a"
-            failed 429: wait 837 ms, list "a"
+            failed transport: wait 282 ms, probe
+            failed 429: wait 837 ms, probe
+            probed 7: list "a"
             page 5 b: list "b"
-            failed 410: wait 1138 ms, list ""
+            failed 410: wait 1177 ms, list ""
             page 6 c: list "c"
-            failed 400: wait 2998 ms, list ""
+            failed 400: wait 2670 ms, list ""
             page 6 d: list "d"
-            failed decode: wait 5527 ms, list ""
+            failed decode: wait 7214 ms, list ""
         "#]],
     );
 }

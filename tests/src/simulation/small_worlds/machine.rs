@@ -478,7 +478,15 @@ fn releasing(
 
 /// Shows every field, those in order that have none of their own.
 fn print(doing: &Doing) -> String {
-    in_order(&in_order(&format!("{doing:?}"), "released: {"), "asked: {")
+    let printed = without_time(&format!("{doing:?}"));
+    in_order(&in_order(&printed, "released: {"), "asked: {")
+}
+
+/// The same text without the time of the request, by which alone no two states differ.
+fn without_time(printed: &str) -> String {
+    let Some((before, rest)) = printed.split_once("asked_at: ") else { return printed.to_owned() };
+    let after = rest.find([',', ' ', '}']).map_or("", |end| &rest[end..]);
+    format!("{before}{after}")
 }
 
 /// The same text with the entries of one set or map in the order of their texts.
