@@ -12,7 +12,7 @@ pub enum Error {
     Status(Box<Status>),
     /// No complete answer: connection refused, reset, timed out, TLS. The server may or may not have acted.
     Transport {
-        /// Method and path, without the query.
+        /// Method and path, without the query, and the server's host and port.
         request: String,
         /// The cause, never with a secret.
         cause: String,

@@ -234,7 +234,7 @@ impl Client {
                 let reader = response.into_body().into_reader();
                 return Ok(Stream { reader, content_type, client: self.clone(), _agents: current.agents });
             }
-            let response = finish(response, &request).map_err(Failure::into_error)?;
+            let response = self.inner.finish(response, &request).map_err(Failure::into_error)?;
             if response.code == 401 && self.inner.renew(&mut retry, &current, Renew::All)? {
                 continue;
             }
@@ -279,6 +279,11 @@ impl Client {
     pub fn shut_down(&self) {
         self.inner.gate.close();
         self.inner.session.shut_down();
+    }
+
+    /// Whom this talks to, for errors.
+    pub(crate) fn host_and_port(&self) -> &str {
+        host_and_port(&self.inner.base)
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {
@@ -347,7 +352,7 @@ impl Failure {
 
 impl Inner {
     fn exchange(&self, current: &Current, request: &Request<'_>, pool: Pool) -> Result<Response, Failure> {
-        finish(self.start(current, request, pool)?, request)
+        self.finish(self.start(current, request, pool)?, request)
     }
 
     /// Sends the request and waits for the head of the answer.
@@ -389,7 +394,7 @@ impl Inner {
             None if request.body.is_empty() => agent.run(builder.body(()).map_err(unfit)?),
             None => agent.run(builder.body(request.body).map_err(unfit)?),
         };
-        let head = sent.map_err(|error| failure(request, &error));
+        let head = sent.map_err(|error| self.failure(request, &error));
         if log::log_enabled!(log::Level::Trace) {
             let ms = asked.elapsed().as_millis();
             match &head {
@@ -406,6 +411,47 @@ impl Inner {
             return Ok(false);
         }
         self.session.refresh(&self.gate, current.generation, what)
+    }
+
+    /// Reads the body to its end, so that the connection can be used again.
+    fn finish(
+        &self,
+        response: http::Response<ureq::Body>,
+        request: &Request<'_>,
+    ) -> Result<Response, Failure> {
+        let code = response.status().as_u16();
+        let content_type = header(&response, http::header::CONTENT_TYPE);
+        let retry_after = header(&response, http::header::RETRY_AFTER);
+        let reader = response.into_body().into_with_config().limit(BODY_BYTES_MAX).reader();
+        let body = read_within(reader, BODY_WITHIN).map_err(|error| self.failure(request, &error))?;
+        Ok(Response { code, content_type, retry_after: self::retry_after(&retry_after), body })
+    }
+
+    fn failure(&self, request: &Request<'_>, error: &ureq::Error) -> Failure {
+        let is_stale = matches!(error, ureq::Error::Io(e) if matches!(
+            e.kind(),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ConnectionAborted
+        ));
+        let is_distrust = crate::tls::is_distrust(error);
+        let is_slow = match error {
+            ureq::Error::Timeout(_) => true,
+            ureq::Error::Io(error) => is_timeout(error),
+            _ => false,
+        };
+        let (label, cause) = (request.label(), crate::tls::explain(error));
+        let error = match error {
+            ureq::Error::BodyExceedsLimit(_) => {
+                Error::Decode { request: label, cause: "the answer is larger than 16 MiB".into() }
+            }
+            _ => Error::Transport { request: format!("{label} at {}", host_and_port(&self.base)), cause },
+        };
+        match () {
+            () if is_stale => Failure::Stale(error),
+            () if is_distrust => Failure::Distrust(error),
+            () if is_slow => Failure::Slow(error),
+            () => Failure::Other(error),
+        }
     }
 
     /// Whether, and after how long, to ask again.
@@ -431,14 +477,10 @@ impl Inner {
     }
 }
 
-/// Reads the body to its end, so that the connection can be used again.
-fn finish(response: http::Response<ureq::Body>, request: &Request<'_>) -> Result<Response, Failure> {
-    let code = response.status().as_u16();
-    let content_type = header(&response, http::header::CONTENT_TYPE);
-    let retry_after = header(&response, http::header::RETRY_AFTER);
-    let reader = response.into_body().into_with_config().limit(BODY_BYTES_MAX).reader();
-    let body = read_within(reader, BODY_WITHIN).map_err(|error| failure(request, &error))?;
-    Ok(Response { code, content_type, retry_after: self::retry_after(&retry_after), body })
+/// Of a URL, which names its server by them.
+fn host_and_port(base: &str) -> &str {
+    let behind_scheme = base.split_once("://").map_or(base, |(_, rest)| rest);
+    behind_scheme.split('/').next().unwrap_or_default()
 }
 
 /// Seconds as u32: more than a century is no time to wait but a mistake. The form with a date is not used by any API
@@ -468,33 +510,6 @@ fn header(response: &http::Response<ureq::Body>, name: http::HeaderName) -> Stri
 
 fn invalid(request: &Request<'_>, cause: &str) -> Error {
     Error::Invalid { request: request.label(), cause: cause.to_owned() }
-}
-
-fn failure(request: &Request<'_>, error: &ureq::Error) -> Failure {
-    let is_stale = matches!(error, ureq::Error::Io(e) if matches!(
-        e.kind(),
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::ConnectionAborted
-    ));
-    let is_distrust = crate::tls::is_distrust(error);
-    let is_slow = match error {
-        ureq::Error::Timeout(_) => true,
-        ureq::Error::Io(error) => is_timeout(error),
-        _ => false,
-    };
-    let (label, cause) = (request.label(), crate::tls::explain(error));
-    let error = match error {
-        ureq::Error::BodyExceedsLimit(_) => {
-            Error::Decode { request: label, cause: "the answer is larger than 16 MiB".into() }
-        }
-        _ => Error::Transport { request: label, cause },
-    };
-    match () {
-        () if is_stale => Failure::Stale(error),
-        () if is_distrust => Failure::Distrust(error),
-        () if is_slow => Failure::Slow(error),
-        () => Failure::Other(error),
-    }
 }
 
 /// The body of a list or watch.

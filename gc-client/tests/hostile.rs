@@ -36,6 +36,11 @@ fn client(url: &str) -> Client {
     Client::new(&Config::plain(url).with_token("t0k3n"), &Options::default()).unwrap()
 }
 
+/// Which port a test's server got is chance.
+fn without_server(text: &str, server: &Server) -> String {
+    text.replace(&format!(" at {}", server.url().trim_start_matches("http://")), "")
+}
+
 /// A whole answer, as written.
 fn raw(head: &str, body: &[u8]) -> Reply {
     Reply::Close([head.replace('\n', "\r\n").as_bytes(), b"\r\n\r\n", body].concat())
@@ -61,7 +66,8 @@ fn check(answer: impl Fn() -> Reply + Send + Sync + Clone + 'static, expected: &
             WatchEvent::ListStarted | WatchEvent::ListDone { .. } => ControlFlow::Continue(()),
             WatchEvent::Failed(error) => {
                 let what = if is_watch { "watch" } else { "list" };
-                let error = error.to_string().replace("GET /api/v1/configmaps: ", "");
+                let error = without_server(&error.to_string(), &server);
+                let error = error.replace("GET /api/v1/configmaps: ", "");
                 writeln!(said, "{what}: {error}").unwrap();
                 ControlFlow::Break(())
             }

@@ -326,7 +326,8 @@ impl Reflector {
             _ if is_stopped(stop) => Cut::Stop,
             WireError::Status(status) => Cut::Failed(Error::Status(status)),
             WireError::Io(error) => {
-                Cut::Failed(Error::Transport { request: self.label(), cause: error.to_string() })
+                let request = format!("{} at {}", self.label(), self.client.host_and_port());
+                Cut::Failed(Error::Transport { request, cause: error.to_string() })
             }
             WireError::Malformed { .. } => {
                 Cut::Failed(Error::Decode { request: self.label(), cause: error.to_string() })

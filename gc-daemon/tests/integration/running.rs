@@ -12,7 +12,7 @@ use gc_tests::http::Front;
 use gc_tests::sim::{ApiServer, Effect, FaultRule, Method};
 
 use crate::process::{DEADLINE, Daemon, command, eventually, kubeconfig, write_kubeconfig};
-use crate::world::{World, uid};
+use crate::world::{World, for_daemon, uid};
 
 /// R6.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
@@ -298,7 +298,7 @@ fn r7_a_server_that_is_not_there() {
     keeps_trying(
         &format!("http://{free}"),
         &AtomicUsize::new(0),
-        &expect!["discovery failed, everything stays as it is: GET /api: connection refused"],
+        &expect!["discovery failed, everything stays as it is: GET /api at ADDRESS: connection refused"],
     );
 }
 
@@ -322,7 +322,7 @@ fn r7_a_plain_port_spoken_to_in_tls() {
         &front.url().replace("http:", "https:"),
         &AtomicUsize::new(0),
         &expect![
-            "discovery failed, everything stays as it is: GET /api: the server closed the connection before the answer was complete"
+            "discovery failed, everything stays as it is: GET /api at ADDRESS: the server closed the connection before the answer was complete"
         ],
     );
     front.with(|server| assert_eq!(server.requests().count(), 0));
@@ -349,7 +349,7 @@ fn r7_garbage_in_place_of_a_server() {
         &server.url,
         &server.connections,
         &expect![
-            "discovery failed, everything stays as it is: GET /api: what answers does not speak HTTP/1.1 (http parse fail: invalid HTTP version); check the scheme and the port of the server"
+            "discovery failed, everything stays as it is: GET /api at ADDRESS: what answers does not speak HTTP/1.1 (http parse fail: invalid HTTP version); check the scheme and the port of the server"
         ],
     );
     let server = Impostor::start("http", b"");
@@ -357,9 +357,35 @@ fn r7_garbage_in_place_of_a_server() {
         &server.url,
         &server.connections,
         &expect![
-            "discovery failed, everything stays as it is: GET /api: the server closed the connection before the answer was complete"
+            "discovery failed, everything stays as it is: GET /api at ADDRESS: the server closed the connection before the answer was complete"
         ],
     );
+}
+
+#[test]
+fn s4_it_is_not_ready_before_anything_could_be_listed() {
+    let failing = || Effect::Status {
+        code: 500,
+        reason: "InternalError".into(),
+        message: "etcd is down".into(),
+        retry_after_s: None,
+    };
+    let mut world = World::starting("cm/a @ns\ncm/child @ns owners=[cm/nobody#u]", &[], |server| {
+        // Lists and watches of objects, not discovery.
+        for path in ["/api/v1/*", "/apis/*/*/*"] {
+            server.faults.push(for_daemon(FaultRule::new(path, failing()).for_method(Method::Get)));
+        }
+    });
+    let lists = |world: &World| world.requests().iter().filter(|entry| entry.code == 500).count();
+    world.until("lists have failed", |world| lists(world) > 20);
+    assert_eq!(world.daemon.page("/readyz").0, 503);
+    assert_eq!(world.daemon.page("/livez").0, 200);
+    assert_eq!(world.written(), [""; 0], "nothing is begun");
+    world.no_more_faults();
+    world.daemon.wait_until_ready();
+    world.becomes(&expect![[r#"
+        cm/a @ns
+    "#]]);
 }
 
 #[test]

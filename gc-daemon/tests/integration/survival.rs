@@ -139,6 +139,11 @@ fn s5_a_server_that_was_away_for_seconds_is_found_again() {
     world.no_more_faults();
     world.becomes(&expect![[""]]);
     assert_eq!(world.daemon.page("/readyz"), (200, "ok".into()));
+    assert_eq!(
+        world.daemon.said("collecting: the watches go on"),
+        1,
+        "what was held goes on, and the log says so"
+    );
 }
 
 #[test]

@@ -387,8 +387,9 @@ fn s5_a_quiet_watch_lives_on_by_bookmarks() {
         server.load(Timestamp::now(), "secret/a @ns\nsecret/b @ns").unwrap();
         server.resource_version()
     });
-    // Bookmarks are polled for, so that nothing less than one more interval proves that one came.
-    std::thread::sleep(Duration::from_secs(1));
+    world.until("a bookmark has told the version", |world| {
+        world.server(|server| server.version_of_last_bookmark("configmaps") >= version)
+    });
     world.server(|server| {
         server.close_all_watches();
         server.compact(version);

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use super::object::{self, FOREGROUND, ORPHAN};
 use super::protobuf;
 use super::registry::{Actor, Registry, Scope};
-use super::request::Request;
+use super::request::{Method, Request};
 use super::resources::{DefaultPolicy, Resource};
+use super::route::check_dry_run;
 use super::status::{ApiError, FieldError, Named};
 
 /// The finalizer that holds a definition until its instances are gone.
@@ -78,9 +79,14 @@ fn from_body(request: &Request) -> Result<DeleteOptions, ApiError> {
     };
     let kind = value.get("kind").and_then(Value::as_str).unwrap_or("DeleteOptions");
     if kind != "DeleteOptions" {
-        let message = format!("no kind {kind:?} is registered for version \"meta.k8s.io/v1\"");
+        let version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        let message = format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+        );
         return Err(ApiError::bad_request(&message));
     }
+    let dry_run = value.pointer("/dryRun/0").and_then(Value::as_str);
+    check_dry_run(Method::Delete, dry_run)?;
     let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_string);
     Ok(DeleteOptions {
         grace_period_s: value.get("gracePeriodSeconds").and_then(Value::as_i64),
@@ -88,7 +94,7 @@ fn from_body(request: &Request) -> Result<DeleteOptions, ApiError> {
         resource_version: text("/preconditions/resourceVersion"),
         orphan_dependents: value.get("orphanDependents").and_then(Value::as_bool),
         propagation: text("/propagationPolicy"),
-        dry_run: value.get("dryRun").and_then(Value::as_array).is_some_and(|d| d.iter().any(|v| v == "All")),
+        dry_run: dry_run.is_some(),
     })
 }
 

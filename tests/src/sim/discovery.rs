@@ -71,7 +71,11 @@ pub(crate) fn group(state: &State, switches: &Switches, group: &str) -> Result<R
 pub(crate) fn resources(state: &State, group: &str, version: &str) -> Result<Response, ApiError> {
     let found: Vec<&Arc<Resource>> =
         state.resources.iter().filter(|r| r.group == group && r.serves(version)).collect();
-    let Some(first) = found.first() else { return Err(ApiError::page_not_found()) };
+    let Some(first) = found.first() else {
+        // The real server says this of another version of a built-in group.
+        let built_in = state.resources.iter().any(|r| !r.custom && r.group == group);
+        return Err(if built_in { ApiError::resource_not_served() } else { ApiError::page_not_found() });
+    };
     let mut list = Vec::new();
     for resource in &found {
         list.push(legacy_resource(resource));

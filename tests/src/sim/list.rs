@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::alphabet::URL_SAFE;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -110,12 +113,12 @@ impl ListOptions {
         check_match(&version_text, &version_match, &continue_text, request)?;
         let version = parse_version(&version_text)
             .map_err(|why| ApiError::bad_request(&format!("invalid resource version: {why}")))?;
-        let mut limit: usize = request.query("limit").and_then(|v| v.parse().ok()).unwrap_or(0);
+        let mut limit = parse_limit(&request.query("limit").unwrap_or_default())?;
+        // The watch cache answers resourceVersion=0 and takes no notice of a limit.
+        if version_text == "0" {
+            limit = 0;
+        }
         if continue_text.is_empty() {
-            // The watch cache answers resourceVersion=0 and takes no notice of a limit.
-            if version_text == "0" {
-                limit = 0;
-            }
             let exact = version_match == "Exact" || version_match.is_empty() && limit > 0;
             if version > current {
                 return Err(ApiError::too_large_resource_version(version, current));
@@ -127,9 +130,8 @@ impl ListOptions {
             let message = "specifying resource version is not allowed when using continue";
             return Err(ApiError::bad_request(message));
         }
-        let token = parse_token(&continue_text).ok_or_else(|| {
-            let why = "continue key is not valid: illegal data";
-            ApiError::bad_request(&format!("invalid continue token: {why}"))
+        let token = parse_token(&continue_text).map_err(|why| {
+            ApiError::bad_request(&format!("invalid continue token: continue key is not valid: {why}"))
         })?;
         Ok(ListOptions { limit, continue_token: Some(token), exactly: None })
     }
@@ -177,28 +179,51 @@ pub(crate) fn parse_version(text: &str) -> Result<u64, String> {
     })
 }
 
-/// Opaque to clients: version and key, in hexadecimal so that nobody takes it apart by accident.
+/// A limit; 0 when empty, and nothing below 0 is a limit.
+fn parse_limit(text: &str) -> Result<usize, ApiError> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let limit = text
+        .parse::<i64>()
+        .map_err(|_| ApiError::bad_request(&format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?;
+    Ok(usize::try_from(limit).unwrap_or(0))
+}
+
+/// As Go's `RawURLEncoding`, which takes no notice of what the last letter says too much.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(base64::engine::DecodePaddingMode::RequireNone),
+);
+
+/// The tokens of apiserver's `pkg/storage/continue.go`.
 fn token(resource_version: u64, after: &str) -> String {
-    hex(&format!("{resource_version}:{after}"))
+    encoded(&json!(resource_version), after)
 }
 
 fn inconsistent_token(after: &str) -> String {
-    hex(&format!("-1:{after}"))
+    encoded(&json!(-1), after)
 }
 
-fn hex(text: &str) -> String {
-    text.bytes().map(|b| format!("{b:02x}")).collect()
+fn encoded(version: &Value, after: &str) -> String {
+    let token = json!({"v": "meta.k8s.io/v1", "rv": version, "start": format!("{after}\0")});
+    BASE64.encode(token.to_string())
 }
 
-fn parse_token(text: &str) -> Option<Token> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) {
-        return None;
+fn parse_token(text: &str) -> Result<Token, String> {
+    let bytes = BASE64.decode(text).map_err(|_| "illegal base64 data".to_string())?;
+    let token: Value = serde_json::from_slice(&bytes).map_err(|_| match bytes.first() {
+        Some(first) => format!("invalid character '{}' looking for beginning of value", char::from(*first)),
+        None => "unexpected end of JSON input".into(),
+    })?;
+    let version = token["v"].as_str().unwrap_or_default();
+    if version != "meta.k8s.io/v1" {
+        return Err(format!("server does not recognize this encoded version {version}"));
     }
-    let decode = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Vec<u8> = digits.chunks(2).map(decode).collect::<Option<_>>()?;
-    let decoded = String::from_utf8(bytes).ok()?;
-    let (version, after) = decoded.split_once(':')?;
-    let resource_version = if version == "-1" { None } else { Some(version.parse().ok()?) };
-    Some(Token { resource_version, after: after.into() })
+    let start = token["start"].as_str().unwrap_or_default();
+    let after = start.strip_suffix('\0').ok_or("encoded start key is empty, which is not valid")?;
+    Ok(Token { resource_version: token["rv"].as_u64(), after: after.into() })
 }

@@ -146,6 +146,8 @@ pub struct ApiServer {
     registry: Registry,
     watches: BTreeMap<WatchId, Watch>,
     next_watch: u64,
+    /// By qualified resource.
+    bookmarks: BTreeMap<String, u64>,
     log: VecDeque<LogEntry>,
 }
 
@@ -163,6 +165,7 @@ impl ApiServer {
             registry: Registry::new(seed),
             watches: BTreeMap::new(),
             next_watch: 1,
+            bookmarks: BTreeMap::new(),
             log: VecDeque::new(),
         };
         for namespace in ["default", "kube-node-lease", "kube-public", "kube-system"] {
@@ -210,10 +213,21 @@ impl ApiServer {
             return WatchPoll { ended: true, ..WatchPoll::default() };
         };
         let poll = watch.poll(&self.registry.state, now, with_bytes);
+        let bookmark = poll.events.iter().rev().find(|event| event.kind == "BOOKMARK");
+        if let Some(event) = bookmark {
+            let version = object::resource_version(&event.object).parse().unwrap_or(0);
+            self.bookmarks.insert(watch.resource(), version);
+        }
         if poll.ended {
             self.watches.remove(&id);
         }
         poll
+    }
+
+    /// The version that the last bookmark of a resource told, on whichever watch; 0 before the first. `resource` is
+    /// qualified.
+    pub fn version_of_last_bookmark(&self, resource: &str) -> u64 {
+        self.bookmarks.get(resource).copied().unwrap_or(0)
     }
 
     /// When this watch next has something to say without any further write; none when it is not open.

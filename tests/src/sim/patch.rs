@@ -220,6 +220,16 @@ fn in_order(
     out
 }
 
+/// A map of plain values in Go's own notation.
+fn as_go_prints(map: &Value) -> String {
+    let shown = |(key, value): (&String, &Value)| match value.as_str() {
+        Some(text) => format!("{key}:{text}"),
+        None => format!("{key}:{value}"),
+    };
+    let entries: Vec<String> = map.as_object().into_iter().flatten().map(shown).collect();
+    format!("map[{}]", entries.join(" "))
+}
+
 fn merge_list(present: &[Value], patch: &[Value], merge_key: &str) -> Result<Vec<Value>, ApiError> {
     if patch.iter().any(|item| item.get("$patch").is_some_and(|p| p == "replace")) {
         return Ok(patch.iter().filter(|item| item.get("$patch").is_none()).cloned().collect());
@@ -227,7 +237,8 @@ fn merge_list(present: &[Value], patch: &[Value], merge_key: &str) -> Result<Vec
     let mut merged = present.to_vec();
     for item in patch {
         let Some(wanted) = item.get(merge_key) else {
-            let message = format!("map: {item} does not contain declared merge key: {merge_key}");
+            let message =
+                format!("map: {} does not contain declared merge key: {merge_key}", as_go_prints(item));
             return Err(ApiError::status(500, "", &message, Value::Null));
         };
         let found = merged.iter().position(|p| p.get(merge_key) == Some(wanted));

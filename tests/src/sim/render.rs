@@ -41,6 +41,10 @@ pub(crate) fn negotiate(accept: &str, protobuf_allowed: bool) -> Result<Form, Ap
             _ => continue,
         };
         known_type = true;
+        let is_meta = clause.group == "meta.k8s.io" && ["v1", "v1beta1"].contains(&clause.version.as_str());
+        if clause.convert.is_some() && !is_meta {
+            continue;
+        }
         let shape = match (clause.convert.as_deref(), protobuf) {
             (None, false) => Shape::Full,
             (Some("PartialObjectMetadata"), _) => Shape::Partial,
@@ -62,7 +66,7 @@ pub(crate) fn negotiate(accept: &str, protobuf_allowed: bool) -> Result<Form, Ap
 /// One clause of `Accept`.
 pub(crate) struct Clause {
     pub media_type: String,
-    /// The parameter `as`, when `g` is meta.k8s.io (or absent).
+    /// The parameter `as`.
     pub convert: Option<String>,
     pub group: String,
     pub version: String,

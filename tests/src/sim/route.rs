@@ -101,11 +101,9 @@ impl ApiServer {
     ) -> Result<Response, ApiError> {
         let state = &self.registry.state;
         let Some(resource) = state.find(&target.group, &target.version, &target.plural).cloned() else {
-            // A group of custom resources answers the plain 404 of an unknown path, a built-in one a Status.
-            let built_in = state
-                .resources
-                .iter()
-                .any(|r| !r.custom && r.group == target.group && r.serves(&target.version));
+            // A group of custom resources answers the plain 404 of an unknown path, a built-in one a Status, whatever
+            // the version.
+            let built_in = state.resources.iter().any(|r| !r.custom && r.group == target.group);
             return Err(if built_in { ApiError::resource_not_served() } else { ApiError::page_not_found() });
         };
         let scope_fits = if resource.namespaced {
@@ -127,8 +125,9 @@ impl ApiServer {
         let form = render::negotiate(&request.accept, self.switches.protobuf)?;
         let scope = Scope { resource, version: target.version.clone(), namespace: target.namespace.clone() };
         self.check_convertible(&scope, request)?;
-        let dry_run = request.query("dryRun").is_some_and(|v| v == "All");
-        let before = dry_run.then(|| self.registry.state.clone());
+        let dry_run = request.query("dryRun");
+        check_dry_run(request.method, dry_run.as_deref())?;
+        let before = dry_run.is_some().then(|| self.registry.state.clone());
         let result = match (request.method, target.name.is_empty()) {
             (Method::Get, _) => self.read(actor, request, &scope, &target.name, form),
             (Method::Post, true) if !scope.resource.namespaced || !scope.namespace.is_empty() => {
@@ -187,8 +186,9 @@ impl ApiServer {
         name: &str,
         form: Form,
     ) -> Result<Response, ApiError> {
-        if request.query_flag("watch") {
-            return self.watch(actor, request, scope, name, form);
+        // One object cannot be watched by its path: that is an ordinary read.
+        if request.query_flag("watch") && name.is_empty() {
+            return self.watch(actor, request, scope, form);
         }
         let state = &self.registry.state;
         if name.is_empty() {
@@ -204,7 +204,6 @@ impl ApiServer {
         actor: Actor<'_>,
         request: &Request,
         scope: &Scope,
-        name: &str,
         form: Form,
     ) -> Result<Response, ApiError> {
         if request.query("sendInitialEvents").is_some() && !self.switches.streaming_lists {
@@ -217,16 +216,8 @@ impl ApiServer {
             let message = "you requested PartialObjectMetadataList, but the requested object is not a list";
             return Err(ApiError::not_acceptable(message));
         }
-        let name = (!name.is_empty()).then_some(name);
-        let watch = Watch::open(
-            &self.registry.state,
-            scope,
-            request,
-            form,
-            name,
-            self.switches.bookmark_every,
-            actor.now,
-        )?;
+        let watch =
+            Watch::open(&self.registry.state, scope, request, form, self.switches.bookmark_every, actor.now)?;
         self.open_watch(watch)
     }
 
@@ -324,9 +315,15 @@ impl ApiServer {
     ) -> Result<Response, ApiError> {
         let options = DeleteOptions::parse(request)?;
         // The list is answered as it was before; it says which objects are meant.
-        let listed = list::list(&self.registry.state, scope, request, form, actor.now)?;
+        let mut listed = list::list(&self.registry.state, scope, request, form, actor.now)?;
         let full = Form { protobuf: false, shape: Shape::Full };
         let page = list::list(&self.registry.state, scope, request, full, actor.now)?.value();
+        if form.shape == Shape::PartialList && !form.protobuf && page["items"] == json!([]) {
+            // Go's empty list that was never filled.
+            let mut value = listed.value();
+            value["items"] = Value::Null;
+            listed = Response::json(200, &value);
+        }
         for item in page.get("items").and_then(Value::as_array).into_iter().flatten() {
             match self.registry.delete(actor, scope, object::name(item), &options) {
                 Ok(_) => {}
@@ -336,6 +333,20 @@ impl ApiServer {
         }
         Ok(listed)
     }
+}
+
+/// `All` is the only way not to run; the part of each kind of options that `ValidateDryRun` of apimachinery is.
+pub(super) fn check_dry_run(method: Method, wanted: Option<&str>) -> Result<(), ApiError> {
+    let Some(odd) = wanted.filter(|wanted| *wanted != "All") else { return Ok(()) };
+    let kind = match method {
+        Method::Get => return Ok(()),
+        Method::Post => "CreateOptions",
+        Method::Put => "UpdateOptions",
+        Method::Patch => "PatchOptions",
+        Method::Delete => "DeleteOptions",
+    };
+    let error = FieldError::not_supported_text("dryRun", &format!("[{odd:?}]"), &["All"]);
+    Err(ApiError::invalid("meta.k8s.io", kind, "", &[error]))
 }
 
 fn part(resource: &Resource, target: &Target) -> Result<Part, ApiError> {

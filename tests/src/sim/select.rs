@@ -49,12 +49,6 @@ impl Selector {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Adds a name, as a watch of a single object does.
-    pub fn with_name(mut self, name: &str) -> Selector {
-        self.fields.push(Term { key: "metadata.name".into(), values: vec![name.into()], kind: TermKind::In });
-        self
-    }
-
     pub fn matches(&self, object: &Value) -> bool {
         let labels = object::meta(object, "labels");
         self.labels.iter().all(|t| t.matches(labels.and_then(|l| l.get(&t.key)).and_then(Value::as_str)))

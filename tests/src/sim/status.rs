@@ -58,8 +58,12 @@ impl FieldError {
     }
 
     pub fn not_supported(field: &str, value: &str, supported: &[&str]) -> FieldError {
+        FieldError::not_supported_text(field, &format!("{value:?}"), supported)
+    }
+
+    pub fn not_supported_text(field: &str, shown: &str, supported: &[&str]) -> FieldError {
         let supported: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
-        let message = format!("Unsupported value: {value:?}: supported values: {}", supported.join(", "));
+        let message = format!("Unsupported value: {shown}: supported values: {}", supported.join(", "));
         FieldError { reason: "FieldValueNotSupported", field: field.into(), message }
     }
 }

@@ -70,14 +70,10 @@ impl Watch {
         scope: &Scope,
         request: &Request,
         form: Form,
-        name: Option<&str>,
         bookmark_every: Duration,
         now: Timestamp,
     ) -> Result<Watch, ApiError> {
-        let mut selector = Selector::parse(&scope.resource, request)?;
-        if let Some(name) = name {
-            selector = selector.with_name(name);
-        }
+        let selector = Selector::parse(&scope.resource, request)?;
         let send_initial = request.query("sendInitialEvents").map(|v| v != "false" && v != "0");
         check_options(request, send_initial)?;
         let version = parse_version(&request.query("resourceVersion").unwrap_or_default())
@@ -133,6 +129,11 @@ impl Watch {
     /// When this watch next has something to do without any write: a bookmark, or its end.
     pub fn next_wake(&self) -> Timestamp {
         if self.bookmarks { self.next_bookmark.min(self.deadline) } else { self.deadline }
+    }
+
+    /// The qualified resource.
+    pub fn resource(&self) -> String {
+        self.scope.resource.qualified()
     }
 
     /// What is new since the last poll.

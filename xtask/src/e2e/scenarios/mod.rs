@@ -5,6 +5,7 @@ mod custom;
 mod deletion;
 mod references;
 mod safety;
+mod simulator;
 mod survival;
 mod trouble;
 
@@ -121,6 +122,15 @@ pub const ALL: &[Scenario] = &[
             "every_delete_is_conditional",
             "since the start of the suite, each named the UID and the resourceVersion it was decided on",
             safety::every_delete_is_conditional,
+        )
+    },
+    // Its objects have owners that never were, so no collector may run any more.
+    Scenario {
+        needs_the_rig: true,
+        ..own(
+            "simulator_is_true",
+            "the server answers hundreds of requests as the simulator does, to the letter",
+            simulator::answers_as_the_server_does,
         )
     },
 ];
