@@ -353,7 +353,7 @@ impl DeleteAttempt {
                 };
                 match state.weigh_absence(&owner, now) {
                     Absence::Proved => {
-                        state.owner_is_absent(owner);
+                        state.owner_is_absent(owner, self.asked_at);
                         classified.classes.push(Class::Dangling);
                     }
                     Absence::Unconfirmed(delay) => {
@@ -559,11 +559,15 @@ impl Classified {
     }
 }
 
-/// D15: the object as a watch has shown it, where that says enough of it: it has a version, and no finalizer that names
-/// a policy, which would have to be weighed with what else is there.
+/// D15: the object as a watch has shown it, where that says enough of it: it has a version, no finalizer that names a
+/// policy, which would have to be weighed with what else is there, and no second kind under which it may look otherwise.
 fn seen_by_the_graph(state: &State, node: &Node<'_>) -> Option<LiveObject> {
     let resource_version = node.resource_version();
-    if !state.decides_from_graph() || node.is_virtual() || node.names_policy() || resource_version.is_empty()
+    if !state.decides_from_graph()
+        || node.is_virtual()
+        || node.names_policy()
+        || node.has_two_kinds()
+        || resource_version.is_empty()
     {
         return None;
     }

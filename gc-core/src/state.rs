@@ -140,9 +140,7 @@ impl State {
     /// proved at this time; a proof that is taken for older than it is costs a read.
     pub fn tell_time(&mut self, now: Duration) {
         self.now = self.now.max(now);
-        // The largest number stands for no time.
-        let stamp =
-            u32::try_from(self.now.as_millis() / STAMP.as_millis()).unwrap_or(u32::MAX).min(u32::MAX - 1);
+        let stamp = u32::try_from(self.now.as_millis() / STAMP.as_millis()).unwrap_or(u32::MAX);
         self.graph.set_stamp(stamp);
     }
 
@@ -529,9 +527,9 @@ impl State {
         Absence::Unconfirmed(self.options.confirm_delay)
     }
 
-    /// Remembers that a read proved an owner absent.
-    pub(crate) fn owner_is_absent(&mut self, coordinate: Coordinate) {
-        self.absent.insert(coordinate, self.now);
+    /// Remembers that a read proved an owner absent: as of its request, however long the answer took.
+    pub(crate) fn owner_is_absent(&mut self, coordinate: Coordinate, asked_at: Duration) {
+        self.absent.insert(coordinate, asked_at);
     }
 
     /// A read showed an object with this UID alive, whatever was believed of it: a watch that has not shown it yet can

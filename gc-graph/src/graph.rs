@@ -8,7 +8,7 @@ use crate::change::{
 use crate::node::Node;
 use crate::store::{
     ABSENT, BEING_DELETED, BLOCKS, CLUSTER_SCOPED, DELETING_DEPENDENTS, Edge, IS_REPEATED, NAMES_POLICY,
-    NONE, NodeSlot, ORPHANING, PARITY, REPEATS, Store, VIRTUAL,
+    NONE, NodeSlot, ORPHANING, PARITY, REPEATS, Store, TWO_KINDS, VIRTUAL,
 };
 use crate::uid::{Uid, UidRef};
 
@@ -254,6 +254,7 @@ impl Graph {
         let kind = self.store.kind(index);
         let another_kind = *kind.kind != *seen.kind || group(&kind.api_version) != group(seen.api_version);
         if another_watch && another_kind {
+            self.store.node_mut(index).flags |= TWO_KINDS;
             return;
         }
         let node = Node::new(self, index);
@@ -616,8 +617,13 @@ impl Graph {
             self.store.doubt(index);
             self.store.stamp(index, self.stamp);
             let node = self.store.node_mut(index);
-            node.flags &=
-                !(VIRTUAL | BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | NAMES_POLICY | PARITY);
+            node.flags &= !(VIRTUAL
+                | BEING_DELETED
+                | DELETING_DEPENDENTS
+                | ORPHANING
+                | NAMES_POLICY
+                | TWO_KINDS
+                | PARITY);
             node.flags |= ABSENT;
         }
         self.queue_waiting(&owners, effects);
@@ -638,7 +644,8 @@ impl Graph {
             self.store.clear_version(index);
             self.store.doubt(index);
             let node = self.store.node_mut(index);
-            node.flags &= !(BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | NAMES_POLICY | PARITY);
+            node.flags &=
+                !(BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | NAMES_POLICY | TWO_KINDS | PARITY);
             node.flags |= VIRTUAL;
             self.queue(index, effects);
         }

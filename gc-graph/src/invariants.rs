@@ -5,7 +5,7 @@ use hashbrown::{HashMap, HashSet};
 use crate::graph::Graph;
 use crate::store::{
     ABSENT, BEING_DELETED, DELETING_DEPENDENTS, IS_REPEATED, NAMES_POLICY, NONE, ORPHANING, PARITY, REPEATS,
-    VIRTUAL,
+    TWO_KINDS, VIRTUAL,
 };
 
 impl Graph {
@@ -93,7 +93,8 @@ impl Graph {
             if node.flags & (VIRTUAL | ABSENT) == 0 {
                 continue;
             }
-            let observed = BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | NAMES_POLICY | PARITY;
+            let observed =
+                BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | NAMES_POLICY | TWO_KINDS | PARITY;
             ensure(node.flags & observed == 0, || format!("{} is not observed but has flags", name()))?;
             ensure(node.flags & (VIRTUAL | ABSENT) != VIRTUAL | ABSENT, || format!("{} is both", name()))?;
             ensure(node.first_reference == NONE, || {

@@ -3,7 +3,7 @@
 use crate::change::{Coordinate, OwnerReference};
 use crate::graph::Graph;
 use crate::store::{
-    ABSENT, BEING_DELETED, BLOCKS, DELETING_DEPENDENTS, NAMES_POLICY, NONE, ORPHANING, VIRTUAL,
+    ABSENT, BEING_DELETED, BLOCKS, DELETING_DEPENDENTS, NAMES_POLICY, NONE, ORPHANING, TWO_KINDS, VIRTUAL,
 };
 use crate::uid::Uid;
 
@@ -112,6 +112,12 @@ impl<'g> Node<'g> {
     /// deleted: somebody has said in advance how its dependents are to be treated (spec D10).
     pub fn names_policy(self) -> bool {
         self.graph.store.is(self.index, NAMES_POLICY)
+    }
+
+    /// Whether two watches show it under two kinds (a namespace that is a project, too). What is known of it is what the
+    /// last event of either said.
+    pub fn has_two_kinds(self) -> bool {
+        self.graph.store.is(self.index, TWO_KINDS)
     }
 
     /// Its references exactly as observed: in their order, with repeated UIDs.

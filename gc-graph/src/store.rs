@@ -30,6 +30,8 @@ const UID_IS_TEXT: u16 = 1 << 6;
 const VERSION_IS_TEXT: u16 = 1 << 7;
 /// Not being deleted, and yet with the finalizer `orphan` or `foregroundDeletion`.
 pub(crate) const NAMES_POLICY: u16 = 1 << 8;
+/// Another watch shows it under another kind, and may say something else of it. For as long as the node stays.
+pub(crate) const TWO_KINDS: u16 = 1 << 9;
 
 /// A node: 52 bytes. The crate's documentation says what each is for.
 #[derive(Clone, Copy, Debug)]

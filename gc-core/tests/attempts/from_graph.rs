@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
+use gc_graph::{Observation, OwnerReferenceRef, SourceId};
 
 use crate::world::World;
 
@@ -275,4 +276,65 @@ fn d15_more_owners_at_once_than_are_remembered_leave_their_proofs_on_the_graph()
         = deleted (Background)
     "#]]
     .assert_eq(&world.transcript());
+}
+
+/// Two watches may show one object under two kinds, and not say the same of it. What the graph has is what the last one
+/// said; the version is the same in both, so that the server would not refuse.
+#[test]
+fn d15_an_object_that_is_shown_under_two_kinds_is_read() {
+    let mut world = World::deciding_from_graph(
+        "
+        graph cm/owner @ns uid=o
+        graph cm/gone @ns uid=g
+        graph cm/child @ns uid=c rv=7 owners=[cm/owner#o]
+        live cm/child @ns uid=c rv=7 owners=[cm/owner#o]
+        gone cm/gone @ns uid=g",
+    );
+    let owner = OwnerReferenceRef {
+        api_version: "v1",
+        kind: "ConfigMap",
+        name: "gone",
+        uid: "g",
+        controller: false,
+        block_owner_deletion: false,
+    };
+    let seen = Observation {
+        source: SourceId(1),
+        api_version: "example.com/v1",
+        kind: "Widget",
+        namespace: "ns",
+        name: "child",
+        uid: "c",
+        resource_version: "7",
+        being_deleted: false,
+        has_foreground_finalizer: false,
+        has_orphan_finalizer: false,
+        owner_references: &[owner],
+    };
+    world.state.observe(&seen, &mut Vec::new());
+    world.attempt("c");
+    expect![[r#"
+        read configmaps ns/child -> uid=c rv=7
+        = has an owner that lives
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+/// Found by simulation: an answer that took seconds said of an owner what was no longer so when it came.
+#[test]
+fn d15_s7_what_a_read_says_is_as_old_as_its_request() {
+    for owner in ["cm/owner#o", "cm/never#n"] {
+        let mut world = World::deciding_from_graph(&format!(
+            "
+            both cm/owner @ns uid=o finalizers=[foregroundDeletion] deleting
+            both cm/first @ns uid=c rv=7 owners=[{owner}]
+            both cm/second @ns uid=d rv=8 owners=[{owner}]"
+        ));
+        world.slow_by = Duration::from_secs(6);
+        world.attempt("c");
+        world.attempt("d");
+        let transcript = world.transcript();
+        assert_eq!(transcript.matches("read ").count(), 2, "{transcript}");
+        assert_eq!(transcript.matches("= deleted (Background)").count(), 2, "{transcript}");
+    }
 }

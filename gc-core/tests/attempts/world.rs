@@ -187,6 +187,8 @@ type Key = (String, String, String);
 pub struct World {
     pub state: State,
     pub now: Duration,
+    /// How long the answer to each read takes.
+    pub slow_by: Duration,
     server: BTreeMap<Key, LiveObject>,
     replies: BTreeMap<usize, String>,
     after: Vec<(usize, Vec<String>)>,
@@ -214,6 +216,7 @@ impl World {
         let mut world = World {
             state: State::new(options),
             now: Duration::from_secs(100),
+            slow_by: Duration::ZERO,
             server: BTreeMap::new(),
             replies: BTreeMap::new(),
             after: Vec::new(),
@@ -311,6 +314,9 @@ impl World {
                     let is_delete = matches!(request, Request::Delete { .. });
                     assert_eq!(!attempt.decided_by().is_empty(), is_delete, "a delete says what it rests on");
                     reply = Some(self.call(&request));
+                    if let Request::Read(_) = request {
+                        self.now += self.slow_by;
+                    }
                 }
                 Step::Done(outcome) => {
                     let again = attempt.step(&mut self.state, self.now, None);

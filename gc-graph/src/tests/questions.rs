@@ -334,3 +334,13 @@ fn d10_a_finalizer_that_names_a_policy_is_told_while_the_object_is_not_being_del
     assert!(!told("cm/a finalizers=[x]") && !told("cm/a finalizers=[orphan] deleting"));
     assert!(!told("cm/a finalizers=[orphan]\ncm/a") && !told("cm/a finalizers=[orphan]\nunserve cm\ncm/a"));
 }
+
+#[test]
+fn d15_an_object_that_two_watches_show_under_two_kinds_is_known_as_such() {
+    let told = |text: &str| world(text).get(&"u".into()).unwrap().has_two_kinds();
+    assert!(told("ns/n uid=u\nproject.example.com/v1/n uid=u\nns/n uid=u"));
+    assert!(!told("ns/n uid=u\nns/n uid=u rv=2"));
+    assert!(!told(
+        "cm/a owners=[ns/n#u]\nns/n uid=u\nproject.example.com/v1/n uid=u\ndelete ns/n uid=u\nns/n uid=u"
+    ));
+}
