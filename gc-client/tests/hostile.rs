@@ -13,24 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use expect_test::{Expect, expect};
-use gc_client::{
-    ApiResource, Client, Config, Error, Options, Reflector, ReflectorOptions, Request, WatchEvent,
-};
-use support::{Reply, Server};
-
-fn config_maps() -> ApiResource {
-    ApiResource {
-        group: String::new(),
-        version: "v1".into(),
-        resource: "configmaps".into(),
-        kind: "ConfigMap".into(),
-        namespaced: true,
-        preferred: true,
-        can_delete: true,
-        can_list: true,
-        can_watch: true,
-    }
-}
+use gc_client::{Client, Config, Error, Options, Reflector, ReflectorOptions, Request, WatchEvent};
+use support::{Reply, Server, config_maps};
 
 fn client(url: &str) -> Client {
     Client::new(&Config::plain(url).with_token("t0k3n"), &Options::default()).unwrap()

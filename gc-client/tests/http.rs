@@ -11,30 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use expect_test::expect;
-use gc_client::{
-    ApiResource, Client, Config, DeleteOptions, Error, Method, Options, PatchType, Propagation, Request,
-};
-use support::{Reply, Server, json};
+use gc_client::{Client, Config, DeleteOptions, Error, Method, Options, PatchType, Propagation, Request};
+use support::{Reply, Server, config_maps, json};
 
 const OBJECT: &str = r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a",
     "namespace":"ns","uid":"u1","resourceVersion":"7","ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u2"}]}}"#;
 
 fn client(server: &Server) -> Client {
     Client::new(&Config::plain(&server.url()).with_token("t0k3n"), &Options::default()).unwrap()
-}
-
-fn config_maps() -> ApiResource {
-    ApiResource {
-        group: String::new(),
-        version: "v1".into(),
-        resource: "configmaps".into(),
-        kind: "ConfigMap".into(),
-        namespaced: true,
-        preferred: true,
-        can_delete: true,
-        can_list: true,
-        can_watch: true,
-    }
 }
 
 fn options<'a>(uid: &'a str, resource_version: &'a str) -> DeleteOptions<'a> {

@@ -15,7 +15,23 @@ use std::thread::Builder;
 
 pub mod pki;
 
+use gc_client::ApiResource;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+/// ConfigMaps, as discovery gives them.
+pub fn config_maps() -> ApiResource {
+    ApiResource {
+        group: String::new(),
+        version: "v1".into(),
+        resource: "configmaps".into(),
+        kind: "ConfigMap".into(),
+        namespaced: true,
+        preferred: true,
+        can_delete: true,
+        can_list: true,
+        can_watch: true,
+    }
+}
 
 /// One request as it arrived.
 #[derive(Clone, Debug)]
