@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 
 /// A request that did not give what was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,8 +84,8 @@ impl Status {
     /// assert!(!gc_client::Status::from_body(404, None, b"404 page not found").proves_absent("a"));
     /// ```
     pub fn from_body(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Status {
-        // The parser does not look into strings that nobody wants; bytes that are no text are no proof of anything.
-        let text = std::str::from_utf8(body).ok();
+        // The parser skips what nobody wants without looking into it; a body that is broken there is no proof either.
+        let text = std::str::from_utf8(body).ok().filter(|text| serde_json::from_str::<Sound>(text).is_ok());
         let parsed = text.and_then(|text| serde_json::from_str::<StatusBody>(text).ok());
         let Some(body_status) = parsed.filter(|s| s.kind == "Status" && s.api_version == "v1") else {
             let message = shorten(&String::from_utf8_lossy(body));
@@ -185,6 +186,57 @@ struct StatusDetails {
     retry_after_seconds: Option<u32>,
 }
 
+/// Any JSON value, read to its last string and number, of which nothing is kept.
+struct Sound;
+
+impl<'de> Deserialize<'de> for Sound {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Sound, D::Error> {
+        deserializer.deserialize_any(Sound)
+    }
+}
+
+impl<'de> Visitor<'de> for Sound {
+    type Value = Sound;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Sound, A::Error> {
+        while sequence.next_element::<Sound>()?.is_some() {}
+        Ok(Sound)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Sound, A::Error> {
+        while map.next_entry::<Sound, Sound>()?.is_some() {}
+        Ok(Sound)
+    }
+}
+
 /// One line of at most `MESSAGE_BYTES_MAX` bytes, without control characters that would garble a log.
 pub(crate) fn shorten(text: &str) -> String {
     let mut line = String::new();
@@ -232,9 +284,18 @@ mod tests {
     }
 
     #[test]
-    fn d16_a_status_that_is_no_text_proves_nothing() {
-        let body = b"{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"reason\":\"NotFound\",\"details\":{\"name\":\"a\"},\"x\":\"\x80\"}";
-        assert!(!Status::from_body(404, None, body).proves_absent("a"));
+    fn d16_a_status_that_is_broken_where_nobody_looks_proves_nothing() {
+        let with = |unknown: &[u8]| {
+            let whole =
+                br#"{"kind":"Status","apiVersion":"v1","reason":"NotFound","details":{"name":"a"},"x":"#;
+            Status::from_body(404, None, &[whole, unknown, b"}"].concat()).proves_absent("a")
+        };
+        assert!(with(br#"[{"y": "\u00e9"}, null, true, -1, 1, 1.5]"#));
+        let broken: [&[u8]; 6] =
+            [b"\"\x80\"", br#""\uda00""#, br#"{"\uda00":0}"#, br#"["\x"]"#, b"1e999", b"\"\x01\""];
+        let believed: Vec<_> =
+            broken.iter().filter(|x| with(x)).map(|x| x.escape_ascii().to_string()).collect();
+        assert_eq!(believed, [""; 0]);
     }
 
     #[test]

@@ -27,6 +27,8 @@ const IGNORED_RESOURCES_MAX: usize = 1_000;
 const VERBOSITY_MAX: u32 = 10;
 /// A value is repeated in an error message up to this many characters, so that the message stays one line.
 const SHOWN_VALUE_MAX: usize = 80;
+/// …and a sentence of clap's own, which may repeat a value, after so many.
+const SHOWN_LINE_MAX: usize = 400;
 
 const ABOUT: &str = "\
 gc-daemon deletes what its owner leaves behind: it is the Kubernetes garbage collector as a program of its own. It \
@@ -256,10 +258,16 @@ impl Exit {
             ErrorKind::InvalidUtf8 => {
                 Exit::bad_flag("an argument is not UTF-8; write it in plain characters")
             }
+            ErrorKind::TooManyValues => {
+                let value = shown(&context(ContextKind::InvalidValue));
+                Exit::bad_flag(&format!("{flag} {value}: {flag} takes no value"))
+            }
             _ => {
                 let text = error.to_string();
-                let first = text.lines().next().unwrap_or_default();
-                Exit::bad_flag(first.trim_start_matches("error: "))
+                let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+                // Clap repeats what it was given, whatever that is.
+                let printable = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+                Exit::bad_flag(&first.chars().take(SHOWN_LINE_MAX).map(printable).collect::<String>())
             }
         }
     }
@@ -469,6 +477,15 @@ mod tests {
     }
 
     #[test]
+    fn r1_a_bad_flag_is_one_clean_line_whatever_is_in_it() {
+        for line in ["--help=\u{2}", "--v=\u{1b}[31m", "--\u{7}", "\u{7}", "--version=\u{85}", "-\u{2}"] {
+            let exit = parse(line).expect_err(line);
+            assert_eq!(exit.code, 2, "{line:?}");
+            assert!(!exit.text.contains(char::is_control), "{line:?}: {:?}", exit.text);
+        }
+    }
+
+    #[test]
     fn r1_every_flag_with_and_without_equals() {
         let with = "--kubeconfig=k --context=c --concurrent-gc-syncs=7 --gc-ignored-resources=pods,jobs.batch \
                     --kube-api-qps=2.5 --kube-api-burst=9 --leader-elect=false --metrics-bind-address=[::1]:99 \
@@ -572,6 +589,7 @@ mod tests {
             --v 11
             -v loud
             --log-format yaml
+            --help=yes
             ",
             &expect![[r#"
                 gc-daemon: --concurrent-gc-syncs 0: must be a whole number from 1 to 1000; 20 is the default
@@ -595,6 +613,7 @@ mod tests {
                 gc-daemon: --v 11: must be a whole number from 0 to 10; 0 says least, 8 logs each request
                 gc-daemon: --v loud: must be a whole number from 0 to 10; 0 says least, 8 logs each request
                 gc-daemon: --log-format yaml: must be text or json
+                gc-daemon: --help yes: --help takes no value
             "#]],
         );
     }

@@ -188,6 +188,9 @@ pub struct Fuzz {
     /// For so many minutes, shared by all targets
     #[arg(long, value_name = "M", default_value_t = 1)]
     pub minutes: u64,
+    /// So many damaged inputs for each reader instead; with --seed every run of it is the same
+    #[arg(long, value_name = "N", conflicts_with = "minutes")]
+    pub cases: Option<u64>,
     /// Only this reader; each run names them all
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,

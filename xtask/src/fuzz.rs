@@ -26,6 +26,9 @@ const LIBRARY: Place = Place { package: "gc-tests", test: &["--test", "fuzz"], s
 /// The command line and the daemon's small HTTP server.
 const DAEMON: Place = Place { package: "gc-daemon", test: &["--lib", "fuzz::"], share: 20 };
 
+/// Where the number of cases is given, so that the machine does not decide it.
+const THREADS_OF_CASES: u64 = 2;
+
 /// Runs them.
 ///
 /// # Errors
@@ -55,8 +58,14 @@ fn places(target: Option<&str>) -> Vec<Place> {
 
 /// The plan, as the tests read it from the environment.
 fn words(flags: &Fuzz, seed: u64, seconds: u64) -> String {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut words = format!("seconds={seconds} seed={seed} threads={threads}");
+    let mut words = match flags.cases {
+        // Each thread has its own chance, so their number is a part of what makes two runs the same.
+        Some(cases) => format!("cases={cases} seed={seed} threads={THREADS_OF_CASES}"),
+        None => {
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
+            format!("seconds={seconds} seed={seed} threads={threads}")
+        }
+    };
     for (key, value) in [("target", &flags.target), ("input", &flags.input)] {
         if let Some(value) = value {
             words += &format!(" {key}={value}");

@@ -116,8 +116,8 @@ pub fn run(targets: &[Target], plan: &Plan, measure: Measure<'_>) -> Report {
     shared.into_report()
 }
 
-/// For a test: runs the plan, or what the variable `GC_TESTS_FUZZ` says instead (`seconds=60 seed=7 target=list
-/// input=00ff`), and fails with what was found.
+/// For a test: runs the plan, or what the variable `GC_TESTS_FUZZ` says instead (`seconds=60` or `cases=9000`, `seed=7
+/// target=list input=00ff`), and fails with what was found.
 ///
 /// # Panics
 ///
@@ -162,6 +162,7 @@ impl Plan {
             let number = || value.parse::<u64>().map_err(|_| not_understood());
             match key {
                 "seconds" => self.time = Some(Duration::from_secs(number()?)),
+                "cases" => self.cases = number()?,
                 "seed" => self.seed = number()?,
                 "threads" => self.threads = number()?,
                 "target" => self.target = Some(value.into()),
