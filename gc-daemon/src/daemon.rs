@@ -1,7 +1,6 @@
 //! Puts the daemon together and takes it apart: what `main` does once it has flags.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use crossbeam_channel::Receiver;
@@ -16,7 +15,7 @@ use crate::events::Recorder;
 use crate::flags::{ALWAYS_IGNORED, Flags, MetricsBindAddress};
 use crate::health::Health;
 use crate::metrics::{GraphNumbers, Metrics, QueueNumbers, Sources, queue_names};
-use crate::run::{Inputs, Settings, inputs, run};
+use crate::run::{Applied, Inputs, Settings, inputs, run};
 use crate::serve::{Pages, Server};
 use crate::workers::{Shared, lock};
 
@@ -73,9 +72,13 @@ fn sources(state: &Arc<Mutex<State>>, queues: &(Queue<Uid>, Queue<Uid>), inputs:
     Sources {
         queues: Box::new(move || {
             let depth = changes.len();
+            let Applied { total, queue_duration, work_duration } =
+                applied.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let graph_changes = QueueNumbers {
                 depth,
-                adds_total: applied.load(Ordering::Relaxed) + depth as u64,
+                adds_total: total + depth as u64,
+                queue_duration: Some(queue_duration),
+                work_duration: Some(work_duration),
                 ..QueueNumbers::default()
             };
             vec![

@@ -21,6 +21,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::metrics::Metrics;
+use crate::requests::status_code;
 
 /// The name under which the reference reports, so that `kubectl get events --field-selector source=…` finds both.
 const COMPONENT: &str = "garbage-collector-controller";
@@ -67,7 +68,13 @@ impl Recorder {
     /// The system could not start a thread.
     pub fn start(client: &Client, metrics: &Arc<Metrics>) -> io::Result<Recorder> {
         let client = client.clone();
-        Recorder::start_with(metrics, move |namespace, event| client.create_event(namespace, event))
+        let counted = Arc::clone(metrics);
+        Recorder::start_with(metrics, move |namespace, event| {
+            let begun = Instant::now();
+            let answer = client.create_event(namespace, event);
+            counted.request("POST", status_code(&answer), begun.elapsed());
+            answer
+        })
     }
 
     fn start_with(

@@ -12,6 +12,7 @@ pub mod flags;
 #[cfg(test)]
 mod fuzz;
 pub mod health;
+pub mod lag;
 pub mod logging;
 pub mod metrics;
 pub mod readers;

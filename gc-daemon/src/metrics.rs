@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gc_client::ApiResource;
 use prometheus_client::collector::Collector;
@@ -19,7 +19,10 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use crate::lag::WatchLag;
 
 /// The reference's names for its work queues, the label `name` of the metrics `workqueue_…`.
 pub mod queue_names {
@@ -96,9 +99,12 @@ pub struct GraphNumbers {
 /// All metrics of one daemon. Nothing is global: two daemons in one process do not mix.
 #[derive(Debug)]
 pub struct Metrics {
+    /// How far the watches are behind.
+    pub watch_lag: WatchLag,
     registry: Registry,
     sync_errors: Counter,
     requests: Family<RequestLabels, Counter>,
+    request_duration: Family<Label, Histogram, fn() -> Histogram>,
     deletes: Family<Label, Counter>,
     patches: Family<Label, Counter>,
     patch_conflicts: Family<Label, Counter>,
@@ -142,8 +148,10 @@ impl Metrics {
             requests: counters(
                 &mut registry,
                 "gc_requests",
-                "Requests to the API server, by verb and HTTP status; <error> when no answer came",
+                "Reads, writes and events sent to the API server, by verb and HTTP status; <error> when no answer came",
             ),
+            request_duration: Family::new_with_constructor(request_duration),
+            watch_lag: WatchLag::default(),
             deletes: counters(&mut registry, "gc_deletes", "Objects deleted, by propagation policy"),
             patches: counters(&mut registry, "gc_patches", "Objects patched, by what the patch does"),
             patch_conflicts: counters(
@@ -169,6 +177,16 @@ impl Metrics {
     }
 
     fn with_collectors(mut self, sources: Sources) -> Metrics {
+        self.registry.register(
+            "rest_client_request_duration_seconds",
+            "Request latency in seconds by verb, the wait for a place and for the rate limit included",
+            self.request_duration.clone(),
+        );
+        self.registry.register(
+            "gc_watch_lag_seconds",
+            "Seconds from the server's answer to a delete of this program until a watch had shown it to the graph",
+            self.watch_lag.histogram(),
+        );
         let start_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.registry.register_collector(Box::new(AtScrape {
             sources,
@@ -183,8 +201,9 @@ impl Metrics {
         self.sync_errors.inc();
     }
 
-    /// A request was answered with this status code, or with none: 0. The verb is one of a few fixed words.
-    pub fn request(&self, verb: &'static str, code: u16) {
+    /// A request was answered with this status code, or with none: 0. The verb is one of a few fixed words. The
+    /// duration is the caller's wait, as client-go measures it.
+    pub fn request(&self, verb: &'static str, code: u16, duration: Duration) {
         let code = match code {
             // No server has reason to send another; one that does must not make the table grow.
             100..=599 => code.to_string(),
@@ -192,6 +211,7 @@ impl Metrics {
             _ => "<other>".to_owned(),
         };
         self.requests.get_or_create(&RequestLabels { verb, code }).inc();
+        self.request_duration.get_or_create(&[("verb", verb)]).observe(duration.as_secs_f64());
     }
 
     /// An object was deleted with this propagation policy, as the API spells it.
@@ -262,6 +282,11 @@ impl Metrics {
 fn lock(kinds: &Mutex<Kinds>) -> MutexGuard<'_, Kinds> {
     // No code panics while it holds the lock, and each change is a single step: the table is whole.
     kinds.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// client-go's buckets, in seconds. Its label `host` is left out: there is one server.
+fn request_duration() -> Histogram {
+    Histogram::new([0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0])
 }
 
 fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
@@ -437,7 +462,6 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
 mod tests {
     use super::*;
     use expect_test::expect_file;
-    use std::time::Duration;
 
     fn sources() -> Sources {
         let queues = || {
@@ -477,8 +501,9 @@ mod tests {
     fn busy() -> Metrics {
         let metrics = Metrics::new(sources());
         metrics.resources_sync_error();
-        metrics.request("delete", 200);
-        metrics.request("delete", 200);
+        metrics.request("DELETE", 200, Duration::from_millis(3));
+        metrics.request("DELETE", 200, Duration::from_millis(25));
+        metrics.request("DELETE", 200, Duration::from_secs(61));
         metrics.deleted("Background");
         metrics.patched("finalizers");
         metrics.patch_conflict("finalizers");
@@ -532,7 +557,7 @@ mod tests {
     #[test]
     fn r2_status_codes_cannot_make_the_table_grow() {
         let metrics = Metrics::new(sources());
-        (0..=u16::MAX).for_each(|code| metrics.request("get", code));
+        (0..=u16::MAX).for_each(|code| metrics.request("GET", code, Duration::ZERO));
         let page = metrics.prometheus_text().unwrap();
         assert_eq!(page.lines().filter(|line| line.starts_with("gc_requests_total{")).count(), 502);
     }

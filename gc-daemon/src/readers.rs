@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use gc_builder::{Change, MonitorId, Seen};
@@ -14,11 +14,20 @@ use log::{error, warn};
 /// A reader needs its decoder and a channel, no recursion: a small stack keeps hundreds of them cheap.
 const STACK_BYTES: usize = 512 << 10;
 
+/// What a watch saw, and when this program had it.
+#[derive(Debug)]
+pub struct Received {
+    /// When it was decoded. What it then waits for is the graph.
+    pub at: Instant,
+    /// What was seen.
+    pub seen: Seen,
+}
+
 /// All of them. The event loop owns this; no lock.
 #[derive(Debug)]
 pub struct Readers {
     client: Client,
-    changes: Sender<Seen>,
+    changes: Sender<Received>,
     /// By the number of the source. Never sent on: dropping it is what ends the reader.
     stops: HashMap<u16, Sender<()>>,
     seed: u64,
@@ -28,7 +37,7 @@ pub struct Readers {
 
 impl Readers {
     /// None yet.
-    pub fn new(client: Client, changes: Sender<Seen>) -> Readers {
+    pub fn new(client: Client, changes: Sender<Received>) -> Readers {
         Readers { client, changes, stops: HashMap::new(), seed: seed(), started: 0, threads: Vec::new() }
     }
 
@@ -67,7 +76,8 @@ impl Readers {
             if catch_unwind(AssertUnwindSafe(run)).is_err() {
                 // Unsaid, the resource would count as watched for ever.
                 error!("a fault in this program: a watch panicked");
-                let _ = changes.send(Seen { monitor: id, change: Change::Died });
+                let seen = Seen { monitor: id, change: Change::Died };
+                let _ = changes.send(Received { at: Instant::now(), seen });
             }
         };
         let name = format!("watch-{}", resource.resource);
@@ -98,8 +108,9 @@ fn seed() -> u64 {
 }
 
 /// Blocks while the channel is full: that is what holds a fast server back (S5).
-fn forward(changes: &Sender<Seen>, monitor: MonitorId, event: &WatchEvent<'_>) -> ControlFlow<()> {
-    match changes.send(Seen { monitor, change: Change::from(event) }) {
+fn forward(changes: &Sender<Received>, monitor: MonitorId, event: &WatchEvent<'_>) -> ControlFlow<()> {
+    let seen = Seen { monitor, change: Change::from(event) };
+    match changes.send(Received { at: Instant::now(), seen }) {
         Ok(()) => ControlFlow::Continue(()),
         Err(_) => ControlFlow::Break(()),
     }

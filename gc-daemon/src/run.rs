@@ -6,20 +6,21 @@
 //! discovery ──────▶ ┘
 //! ```
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, at, bounded, never, select, tick};
-use gc_builder::{Finding, GraphBuilder, MonitorId, News, Options, Out, Poke, Seen};
+use gc_builder::{Change, Finding, GraphBuilder, MonitorId, News, Options, Out, Poke, Seen};
 use gc_client::{ApiResource, Client, Discovery, Error};
+use gc_queue::Histogram;
 use hashbrown::HashSet;
 use log::{debug, error, info, warn};
 
 use crate::discovery;
 use crate::health::Health;
-use crate::readers::{Readers, display};
+use crate::lag::WatchLag;
+use crate::readers::{Readers, Received, display};
 use crate::workers::{Shared, delete_worker, orphan_worker};
 
 /// Changes under way from watches to the graph. It holds the readers back when the graph is slower (S5); more would
@@ -56,7 +57,7 @@ pub struct Settings {
 #[derive(Debug)]
 enum Event {
     /// A watch saw something.
-    Seen(Seen),
+    Seen(Received),
     /// A worker found that nothing exists at a coordinate, or that nothing can.
     Found(Finding),
     /// Discovery has an answer.
@@ -119,12 +120,23 @@ pub fn run(settings: &Settings, shared: &Arc<Shared>, health: &Health, inputs: I
 
 /// The loop's ends of the channels, made before it so that metrics can show how full they are.
 pub struct Inputs {
-    changes_in: Sender<Seen>,
+    changes_in: Sender<Received>,
     /// From the watches.
-    pub changes: Receiver<Seen>,
+    pub changes: Receiver<Received>,
     findings: Receiver<Finding>,
-    /// How many changes have been applied to the graph.
-    pub applied: Arc<AtomicU64>,
+    /// The changes that have been applied to the graph.
+    pub applied: Arc<Mutex<Applied>>,
+}
+
+/// The changes that have been applied to the graph, as a queue's metrics put it.
+#[derive(Clone, Debug, Default)]
+pub struct Applied {
+    /// How many.
+    pub total: u64,
+    /// How long each was on its way, from a reader that has decoded it to the graph.
+    pub queue_duration: Histogram,
+    /// How long the graph took for each.
+    pub work_duration: Histogram,
 }
 
 /// The channels into the loop; the second is the workers' end for what they find.
@@ -150,21 +162,29 @@ struct Loop<'a> {
     /// Kinds that a warning has named and that have not been listed since. The end of a trouble is told like its
     /// beginning.
     complained_of: HashSet<String>,
-    applied: Arc<AtomicU64>,
+    applied: Arc<Mutex<Applied>>,
     /// Reused from event to event.
     out: Out,
 }
 
 impl Loop<'_> {
     /// Takes one change, and as many more as are ready, under one lock.
-    fn seen(&mut self, first: Seen, changes: &Receiver<Seen>) {
+    fn seen(&mut self, first: Received, changes: &Receiver<Received>) {
         let now = self.shared.now();
         let mut state = self.shared.state();
+        // A scrape waits for no more than these changes.
+        let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = Instant::now();
         let more = changes.try_iter().take(CHANGES_AT_ONCE - 1);
-        for seen in std::iter::once(first).chain(more) {
-            self.applied.fetch_add(1, Ordering::Relaxed);
+        for Received { at, seen } in std::iter::once(first).chain(more) {
+            applied.queue_duration.observe(last.saturating_duration_since(at));
+            note_deletion(&self.shared.metrics.watch_lag, &seen, last);
             self.builder.seen(&mut state, now, seen, &mut self.out);
+            let begun = std::mem::replace(&mut last, Instant::now());
+            applied.work_duration.observe(last.saturating_duration_since(begun));
+            applied.total += 1;
         }
+        drop(applied);
         if !self.builder.is_collecting() {
             // Before the lock is let go, so that no worker decides on what is void now (S7).
             self.shared.pause();
@@ -371,6 +391,7 @@ impl Loop<'_> {
     }
 
     fn tick(&mut self) {
+        self.shared.metrics.watch_lag.tick(Instant::now());
         let unsynced = self.builder.monitors().iter().filter(|monitor| !monitor.is_synced()).count();
         if 0 < unsynced {
             debug!("{unsynced} resources are not listed yet");
@@ -399,6 +420,15 @@ impl Loop<'_> {
             // A look-up of the server's name, say, cannot be interrupted. Nothing more is written by any of them.
             warn!("{} threads did not end in time and end with the process", hanging.len());
         }
+    }
+}
+
+/// What it shows of a delete of ours.
+fn note_deletion(lag: &WatchLag, seen: &Seen, now: Instant) {
+    match &seen.change {
+        Change::Deleted(meta) => lag.shown(&meta.uid, now),
+        Change::Seen(meta) if meta.being_deleted => lag.shown(&meta.uid, now),
+        _ => {}
     }
 }
 

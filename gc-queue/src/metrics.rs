@@ -4,7 +4,9 @@
 //! [`Snapshot`] and writes it out in whatever form it likes, with whatever labels it likes. So two queues
 //! cannot take each other's metrics away, and no item can become a label.
 
-use crate::time::{Nanos, to_seconds};
+use std::time::Duration;
+
+use crate::time::{Nanos, to_nanos, to_seconds};
 
 /// One reading of a queue. The fields carry the names that client-go's work queue metrics have behind
 /// their `workqueue_` prefix, so that dashboards made for those can be served from here.
@@ -67,7 +69,12 @@ impl Histogram {
         to_seconds(self.sum_ns)
     }
 
-    pub(crate) fn observe(&mut self, nanos: Nanos) {
+    /// Counts one more observation, for what is measured like a queue without being one.
+    pub fn observe(&mut self, duration: Duration) {
+        self.observe_nanos(to_nanos(duration));
+    }
+
+    pub(crate) fn observe_nanos(&mut self, nanos: Nanos) {
         // The bounds are 10^(bucket + 1) nanoseconds, inclusive: 10 belongs to bucket 0, 11 to bucket 1.
         let digits = nanos.saturating_sub(1).checked_ilog10().unwrap_or(0) as usize;
         self.counts[digits.min(Self::BOUNDS_SECONDS.len())] += 1;
@@ -92,7 +99,7 @@ mod tests {
     fn q3_the_bounds_are_inclusive_and_decimal() {
         let bucket = |nanos| {
             let mut histogram = Histogram::default();
-            histogram.observe(nanos);
+            histogram.observe_nanos(nanos);
             histogram.counts().iter().position(|&count| count == 1)
         };
         assert_eq!([0, 1, 10].map(bucket), [Some(0); 3]);
@@ -104,8 +111,8 @@ mod tests {
     #[test]
     fn q3_the_sum_is_in_seconds() {
         let mut histogram = Histogram::default();
-        histogram.observe(1_500_000_000);
-        histogram.observe(500_000_000);
+        histogram.observe_nanos(1_500_000_000);
+        histogram.observe(Duration::from_millis(500));
         assert_eq!((histogram.count(), histogram.sum_seconds()), (2, 2.0));
     }
 }

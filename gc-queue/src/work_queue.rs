@@ -371,7 +371,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         entry.processing_at = index(self.processing.len());
         if self.timing {
             entry.started_at = self.now;
-            self.counters.queue_duration.observe(self.now - entry.added_at);
+            self.counters.queue_duration.observe_nanos(self.now - entry.added_at);
         }
         self.processing.push(slot);
         Some((slot, item))
@@ -387,7 +387,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
             self.entries[moved as usize].processing_at = place;
         }
         if self.timing {
-            self.counters.work_duration.observe(self.now - started_at);
+            self.counters.work_duration.observe_nanos(self.now - started_at);
         }
         if pending {
             self.pending_again -= 1;

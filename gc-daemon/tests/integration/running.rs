@@ -47,10 +47,12 @@ fn r2_metrics_have_the_references_names() {
         gc_kind_synced gauge
         gc_requests_total counter
         gc_watch_failures_total counter
+        gc_watch_lag_seconds histogram
         gc_watch_restarts_total counter
         process_cpu_seconds_total counter
         process_resident_memory_bytes gauge
         process_start_time_seconds gauge
+        rest_client_request_duration_seconds histogram
         workqueue_adds_total counter
         workqueue_depth gauge
         workqueue_longest_running_processor_seconds gauge
@@ -62,6 +64,15 @@ fn r2_metrics_have_the_references_names() {
     assert_eq!(world.daemon.metric("gc_deletes_total{policy=\"Background\"}"), Some(1.0));
     let name = "workqueue_adds_total{name=\"garbage_collector_attempt_to_delete\"}";
     assert!(world.daemon.metric(name).unwrap() >= 1.0);
+    for name in [
+        "gc_watch_lag_seconds_count",
+        "rest_client_request_duration_seconds_count{verb=\"DELETE\"}",
+        "workqueue_queue_duration_seconds_count{name=\"garbage_collector_attempt_to_delete\"}",
+        "workqueue_queue_duration_seconds_count{name=\"garbage_collector_graph_changes\"}",
+        "workqueue_work_duration_seconds_count{name=\"garbage_collector_graph_changes\"}",
+    ] {
+        assert!(world.daemon.metric(name).is_some_and(|count| count >= 1.0), "{name}\n{page}");
+    }
 }
 
 #[test]
