@@ -150,6 +150,10 @@ impl Shared {
     }
 
     fn send(&self, request: &Request) -> Reply {
+        if self.is_paused() && !matches!(request, Request::Read(_)) {
+            // It was decided before, and the server that comes back may be one in which it is wrong (S7).
+            return Reply::Failed("nothing is written while no attempt may begin".into());
+        }
         let reply = requests::send(&self.client, &self.metrics, request);
         match (request, &reply) {
             // With its reason, by whoever knows it.
