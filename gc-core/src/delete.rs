@@ -21,6 +21,11 @@ const DECISIONS_MAX: u32 = 4;
 
 /// One attempt at one node. Step it with `None` first, then with the reply to each request, until it is done.
 ///
+/// The dependents of one owner come one after the other, so that several attempts want to read it at the same time. One
+/// that finds another at it ([`DeleteAttempt::reads_owner`]) may wait for that one's reply instead of sending its own
+/// request, and is then stepped with `None`: it looks at what the other left in the state, and asks again where that
+/// does not settle it.
+///
 /// ```
 /// use gc_core::{DeleteAttempt, Options, Outcome, State, Step, Why};
 /// use std::time::Duration;
@@ -122,6 +127,11 @@ impl DeleteAttempt {
         }
     }
 
+    /// Whether the request under way reads an owner, which is the same for all its dependents.
+    pub fn reads_owner(&self) -> bool {
+        matches!(self.stage, Stage::ReadOwner(..))
+    }
+
     /// Takes the reply to the last request and gives the next one, or the outcome. `now` is the time since any fixed
     /// moment, the same for all attempts on this state.
     pub fn step(&mut self, state: &mut State, now: Duration, reply: Option<Reply>) -> Step {
@@ -142,6 +152,8 @@ impl DeleteAttempt {
                 self.stage = Stage::OpenCircle(opening);
                 step
             }
+            // Not sent: somebody else's reply may have told enough.
+            (Stage::ReadOwner(item, classified), None) => self.classify(state, item, classified),
             (Stage::ReadItem(item), Some(reply)) => self.item_read(state, now, item, reply),
             (Stage::ReadOwner(item, classified), Some(reply)) => {
                 self.owner_read(state, now, item, classified, reply)

@@ -28,7 +28,7 @@ impl Resource {
 }
 
 /// The object that a request is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// Where it is served.
     pub resource: Arc<Resource>,

@@ -16,6 +16,7 @@ pub mod lag;
 pub mod logging;
 pub mod metrics;
 pub mod readers;
+mod reads;
 pub mod requests;
 pub mod run;
 pub mod serve;

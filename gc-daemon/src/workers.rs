@@ -18,6 +18,7 @@ use log::{Level, debug, error, log_enabled, trace, warn};
 
 use crate::events::Recorder;
 use crate::metrics::Metrics;
+use crate::reads::Reads;
 use crate::requests;
 
 /// How many dependents of one owner are orphaned at the same time. The client bounds the requests of all together;
@@ -41,6 +42,7 @@ pub struct Shared {
     pub recorder: Recorder,
     /// What workers found, on its way to the graph.
     findings: Sender<Finding>,
+    reads: Reads,
     stopping: AtomicBool,
     /// While true no worker begins an attempt.
     paused: Mutex<bool>,
@@ -68,6 +70,7 @@ impl Shared {
             metrics,
             recorder,
             findings,
+            reads: Reads::default(),
             stopping,
             paused: Mutex::new(false),
             resumed: Condvar::new(),
@@ -234,15 +237,28 @@ fn settle(shared: &Shared, era: u64, outcome: Outcome) {
 
 fn attempt_to_delete(shared: &Shared, uid: &Uid) -> Option<Outcome> {
     let mut attempt = DeleteAttempt::new(uid.clone());
-    let mut reply = None;
+    let (mut reply, mut reading, mut has_waited) = (None, None, false);
     loop {
         let now = shared.now();
         let step = attempt.step(&mut shared.state(), now, reply.take());
+        // What it found is in the state now, where those who wait for it look.
+        drop(reading.take());
         let request = match step {
             Step::Done(outcome) => return Some(outcome),
             Step::Call(_) if shared.is_stopping() => return None,
             Step::Call(request) => request,
         };
+        // One that has waited once asks for itself: what the other found did not settle it.
+        if let Request::Read(owner) = &request
+            && attempt.reads_owner()
+            && !std::mem::take(&mut has_waited)
+        {
+            reading = shared.reads.begin(owner);
+            has_waited = reading.is_none();
+            if has_waited {
+                continue;
+            }
+        }
         let answer = shared.send(&request);
         if let (Request::Delete { .. }, Reply::Deleted) = (&request, &answer) {
             say_deleted(&request, attempt.decided_by());

@@ -167,6 +167,52 @@ fn d9_d15_a_waiting_owner_is_read_once_for_its_dependents() {
 }
 
 #[test]
+fn d15_attempts_at_the_same_time_share_the_read_of_their_owner() {
+    let mut world = World::deciding_from_graph(
+        "
+        both cm/owner @ns uid=o finalizers=[foregroundDeletion] deleting
+        both cm/child @ns uid=c rv=7 owners=[cm/owner#o!]
+        both cm/other @ns uid=d rv=8 owners=[cm/owner#o!]
+        both cm/stray @ns uid=e rv=9 owners=[cm/never#n]
+        both cm/lost @ns uid=f rv=10 owners=[cm/never#n]",
+    );
+    world.attempts_that_share_a_read(&["c", "d"]);
+    world.attempts_that_share_a_read(&["e", "f"]);
+    expect![[r#"
+        read configmaps ns/owner -> uid=o rv=1
+        delete configmaps ns/child uid=c rv=7 Background -> ok
+        = deleted (Background)
+        delete configmaps ns/other uid=d rv=8 Background -> ok
+        = deleted (Background)
+        read configmaps ns/never -> 404
+        delete configmaps ns/stray uid=e rv=9 Background -> ok
+        = deleted (Background)
+        delete configmaps ns/lost uid=f rv=10 Background -> ok
+        = deleted (Background)
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+#[test]
+fn d15_a_read_that_settles_nothing_for_others_is_repeated_by_them() {
+    let mut world = World::deciding_from_graph(
+        "
+        graph cm/owner @ns uid=o finalizers=[foregroundDeletion] deleting
+        live cm/owner @ns uid=o finalizers=[orphan] deleting
+        both cm/child @ns uid=c rv=7 owners=[cm/owner#o!]
+        both cm/other @ns uid=d rv=8 owners=[cm/owner#o!]",
+    );
+    world.attempts_that_share_a_read(&["c", "d"]);
+    expect![[r#"
+        read configmaps ns/owner -> uid=o rv=1
+        = has an owner that lives
+        read configmaps ns/owner -> uid=o rv=1
+        = has an owner that lives
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+#[test]
 fn d15_an_owner_that_waits_no_longer_condemns_nobody() {
     let mut world = World::deciding_from_graph(
         "

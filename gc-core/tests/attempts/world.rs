@@ -307,7 +307,24 @@ impl World {
     pub fn attempt(&mut self, uid: &str) -> Outcome {
         let mut attempt = DeleteAttempt::new(Uid::new(uid));
         assert_eq!(*attempt.uid(), Uid::new(uid), "an attempt says whose it is");
-        let mut reply = None;
+        self.run(&mut attempt, None)
+    }
+
+    /// Begins attempts that all want to read an owner. The first does, and is run to its end; then each of the others
+    /// goes on from what that left in the state.
+    pub fn attempts_that_share_a_read(&mut self, uids: &[&str]) {
+        let mut attempts: Vec<_> = uids.iter().map(|uid| DeleteAttempt::new(Uid::new(uid))).collect();
+        let begin = |attempt: &mut DeleteAttempt| attempt.step(&mut self.state, self.now, None);
+        let steps: Vec<Step> = attempts.iter_mut().map(begin).collect();
+        assert!(attempts.iter().all(DeleteAttempt::reads_owner), "they read no owner: {steps:?}");
+        let [Step::Call(request), ..] = &steps[..] else { panic!("no attempt asks: {steps:?}") };
+        let mut reply = Some(self.call(request));
+        for attempt in &mut attempts {
+            self.run(attempt, reply.take());
+        }
+    }
+
+    fn run(&mut self, attempt: &mut DeleteAttempt, mut reply: Option<Reply>) -> Outcome {
         loop {
             match attempt.step(&mut self.state, self.now, reply.take()) {
                 Step::Call(request) => {

@@ -3,6 +3,7 @@
 
 use gc_core::{
     DeleteAttempt, OrphanAttempt, OrphanStep, Outcome, PatchedField, ReleaseAttempt, Reply, Request, Step,
+    Target,
 };
 use gc_core::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use gc_graph::Uid;
@@ -28,8 +29,18 @@ pub(super) struct Job {
     era: u64,
     attempt: Attempt,
     pub traffic: Traffic,
+    /// The owner that it reads, or whose read by another worker it waits for.
+    owner: Owner,
     /// Dependents that are being released, in parallel.
     pub releases: Vec<Release>,
+}
+
+/// Several workers that want to read the same owner share one request, as the daemon's do.
+#[derive(Debug)]
+enum Owner {
+    None,
+    Reads(Target),
+    WaitsFor(Target),
 }
 
 #[derive(Debug)]
@@ -62,6 +73,10 @@ impl Worker {
 
     pub(super) fn for_orphaning() -> Worker {
         Worker { is_orphan: true, job: None }
+    }
+
+    fn reads(&self, owner: &Target) -> bool {
+        self.job.as_ref().is_some_and(|job| matches!(&job.owner, Owner::Reads(read) if read == owner))
     }
 
     /// Requests that are on their way to the server: they may arrive although their sender is no more.
@@ -107,7 +122,9 @@ pub(super) fn step(
         let said = job.advance(collector, link)?;
         return Ok(finish(collector, number, link, job, said));
     };
-    let said = if job.releases.is_empty() {
+    let said = if collector.workers.iter().any(|other| job.waits_for(other)) {
+        Said::Step("waits for another's read".into())
+    } else if job.releases.is_empty() {
         match std::mem::replace(&mut job.traffic, Traffic::None) {
             Traffic::Sent(request) => {
                 let reply = link.send(&request, &job.cause(&request, link.truth.life))?;
@@ -156,7 +173,7 @@ impl Job {
         } else {
             Attempt::Delete(DeleteAttempt::new(uid.clone()))
         };
-        Job { uid, since, era, attempt, traffic: Traffic::None, releases: Vec::new() }
+        Job { uid, since, era, attempt, traffic: Traffic::None, owner: Owner::None, releases: Vec::new() }
     }
 
     fn cause(&self, request: &Request, life: u32) -> Cause {
@@ -188,9 +205,33 @@ impl Job {
             },
         };
         self.check(&request, collector, link)?;
+        self.owner = self.reading_or_waiting(&request, collector);
+        if let Owner::WaitsFor(owner) = &self.owner {
+            return Ok(Said::Step(said!(link, "lets another read {owner}")));
+        }
         let said = said!(link, "sends {}", show_request(&request));
         self.traffic = Traffic::Sent(request);
         Ok(Said::Step(said))
+    }
+
+    /// One that has waited already reads for itself: what the other found did not settle it.
+    fn reading_or_waiting(&self, request: &Request, collector: &Collector) -> Owner {
+        match (&self.attempt, request) {
+            (Attempt::Delete(attempt), Request::Read(owner)) if attempt.reads_owner() => {
+                let has_waited = matches!(self.owner, Owner::WaitsFor(_));
+                let is_read = || collector.workers.iter().any(|other| other.reads(owner));
+                if !has_waited && is_read() {
+                    Owner::WaitsFor(owner.clone())
+                } else {
+                    Owner::Reads(owner.clone())
+                }
+            }
+            _ => Owner::None,
+        }
+    }
+
+    fn waits_for(&self, other: &Worker) -> bool {
+        matches!(&self.owner, Owner::WaitsFor(owner) if other.reads(owner))
     }
 
     /// What must hold when a request leaves.
