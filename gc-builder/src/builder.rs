@@ -111,6 +111,8 @@ impl GraphBuilder {
             Change::Bookmark(version) => monitor.saw(&version),
             Change::Died => monitor.died(),
             Change::ListDone(version) => self.list_done(state, now, id, version, out),
+            Change::WentBack(_) if only_lists => {}
+            Change::WentBack(version) => self.went_back(state, now, id, version, out),
             Change::Resumed => {
                 let were_all_lost = self.monitors.are_all_lost();
                 if let Some(monitor) = self.monitors.get_mut(id) {
@@ -145,6 +147,19 @@ impl GraphBuilder {
         }
         out.news.push(News::Listed(id, listed == Listed::First));
         self.go_on(now, were_all_lost, out);
+    }
+
+    /// A watch found the server at an older version than before. It says so before it lists anew: the writes that are
+    /// made meanwhile, by this program most of all, may bring the list beyond that version.
+    fn went_back(&mut self, state: &mut State, now: Duration, id: MonitorId, version: String, out: &mut Out) {
+        if self.makes(Mistake::RestoreUnnoticed) || self.makes(Mistake::ProbeUntold) {
+            return;
+        }
+        let Some(monitor) = self.monitors.get_mut(id) else { return };
+        if monitor.went_back(&version, &mut out.news) {
+            out.news.push(News::HeldAfterRestore(monitor.resource.clone(), version));
+            self.start_again(state, now, out);
+        }
     }
 
     /// S7: nothing that was seen absent is believed any more and attempts under way are void; nothing is begun until

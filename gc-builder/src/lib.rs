@@ -31,6 +31,9 @@ pub enum Change {
     ListDone(String),
     /// Nothing else happened up to this version of the server's data.
     Bookmark(String),
+    /// The server is at this version of its data, which is older than what it had shown before. The list that follows
+    /// may be newer than anything before.
+    WentBack(String),
     /// After an end or a failure the watch goes on: the server answers, and is not behind what it had shown.
     Resumed,
     /// List or watch failed and will be tried again.
@@ -47,6 +50,7 @@ impl From<&WatchEvent<'_>> for Change {
             WatchEvent::Deleted(meta) => Change::Deleted(meta.to_owned()),
             WatchEvent::ListDone { resource_version } => Change::ListDone((*resource_version).to_owned()),
             WatchEvent::Bookmark { resource_version } => Change::Bookmark((*resource_version).to_owned()),
+            WatchEvent::WentBack { resource_version } => Change::WentBack((*resource_version).to_owned()),
             WatchEvent::Resumed => Change::Resumed,
             WatchEvent::Failed(error) => Change::Failed((*error).clone()),
         }
@@ -129,8 +133,8 @@ pub enum News {
     Discovered,
     /// No attempt is to begin until [`News::Collecting`]: no server answers.
     HeldWhileLost,
-    /// No attempt is to begin until [`News::Collecting`]: the server's data was restored, since this resource was listed
-    /// at this version, which is older than before. Everything is listed anew.
+    /// No attempt is to begin until [`News::Collecting`]: the server's data was restored, since the watch of this
+    /// resource found it at this version, which is older than before. Everything is listed anew.
     HeldAfterRestore(ApiResource, String),
     /// Time is up and nothing could be listed: there is nothing to collect. With what went wrong.
     NothingListed(String),

@@ -7,11 +7,14 @@
 pub enum Mistake {
     /// An empty discovery answer is believed, and what is no longer served is gone (kubernetes/kubernetes#60037).
     EmptyDiscoveryIsTruth,
-    /// A list at an older version than before is like any other: the restore of a server goes unnoticed (spec S7).
+    /// An older version than before is like any other: the restore of a server goes unnoticed (spec S7).
     RestoreUnnoticed,
-    /// Bookmarks and events say nothing of the server's version: a list that is newer than the list before passes,
-    /// however old it is (spec S7).
+    /// Bookmarks, events and probes say nothing of the server's version: a list that is newer than the list before
+    /// passes, however old it is (spec S7).
     OnlyListsCount,
+    /// A probe that finds the server at an older version leads to a list and to nothing else: the restore shows in that
+    /// list's version, or not at all (spec S7).
+    ProbeUntold,
     /// What a new list does not show is left in the graph.
     ListsSweepNothing,
 }

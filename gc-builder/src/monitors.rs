@@ -45,7 +45,7 @@ pub struct Monitor {
     last_error: Option<String>,
     /// The newest version of the server's data that a list, an event or a bookmark has shown.
     version: u64,
-    /// How often a list was older than that.
+    /// How often the server was at an older one.
     restores: u32,
     /// How often in a row no server answered.
     lost: u32,
@@ -116,20 +116,30 @@ impl Monitor {
         self.lost = 0;
         self.is_unserved = false;
         let version = parse_version(version).unwrap_or(self.version);
-        let mut went_back = version < std::mem::replace(&mut self.version, version);
-        if went_back {
-            self.restores += 1;
-            went_back = self.restores <= RESTORES_MAX;
-            if self.restores == RESTORES_MAX + 1 {
-                news.push(News::VersionsGoBack(self.id));
-            }
-        }
+        let is_older = version < std::mem::replace(&mut self.version, version);
+        let went_back = is_older && self.is_restore(news);
         let is_first = !std::mem::replace(&mut self.is_synced, true);
         match (went_back, is_first) {
             (true, _) => Listed::WentBack,
             (false, true) => Listed::First,
             (false, false) => Listed::Again,
         }
+    }
+
+    /// Notes that the server is at an older version than it was when this watch last had word of it; says whether that
+    /// is believed.
+    pub(crate) fn went_back(&mut self, version: &str, news: &mut Vec<News>) -> bool {
+        self.version = parse_version(version).unwrap_or_default();
+        self.is_restore(news)
+    }
+
+    /// Counts that the versions have gone back, and says whether that is believed to be a restore.
+    fn is_restore(&mut self, news: &mut Vec<News>) -> bool {
+        self.restores = self.restores.saturating_add(1);
+        if self.restores == RESTORES_MAX + 1 {
+            news.push(News::VersionsGoBack(self.id));
+        }
+        self.restores <= RESTORES_MAX
     }
 
     /// Notes that a list or watch failed; says whether that is another error than the last, and whether with it the

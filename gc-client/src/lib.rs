@@ -29,5 +29,5 @@ pub use error::{Error, Status};
 pub use http::{Client, Method, Options, Request, Response, Stream};
 pub use meta::{ApiResource, MetaRef, ObjectMeta, OwnerReference, OwnerReferenceRef};
 #[doc(hidden)]
-pub use watch::plan;
+pub use watch::list_watch;
 pub use watch::{Reflector, ReflectorOptions, WatchEvent};

@@ -112,6 +112,7 @@ fn text(event: &WatchEvent<'_>) -> String {
         WatchEvent::Applied(meta) => format!("applied {} at {}", meta.name, meta.resource_version),
         WatchEvent::Deleted(meta) => format!("deleted {} at {}", meta.name, meta.resource_version),
         WatchEvent::Bookmark { resource_version } => format!("bookmark {resource_version}"),
+        WatchEvent::WentBack { resource_version } => format!("went back to {resource_version}"),
         WatchEvent::Resumed => "resumed".into(),
         WatchEvent::Failed(error) => format!("failed: {}", without_server(&error.to_string())),
     }
@@ -451,16 +452,96 @@ fn s7_a_server_restored_from_a_backup_is_noticed_after_the_connection_was_lost()
               applied b at 60
               failed: GET /api/v1/pods: Peer disconnected
             >?limit=1
+              went back to 40
               list started
             >?limit=2
               listed a
               list done at 40
             >?watch timeoutSeconds=1&resourceVersion=40
-              bookmark 30
+              went back to 30
               list started
             >?limit=2
               listed a
               list done at 31
+        "#]],
+    );
+}
+
+/// Found by simulation: only the list said it, and by then the caller's own writes had overtaken the version.
+#[test]
+fn s7_a_probe_that_finds_an_older_version_tells_before_the_list_is_made() {
+    check(
+        vec![
+            list(&["a"], "50", ""),
+            cut(PROTOBUF_WATCH, &event("ADDED", "b", "60")),
+            list(&["a"], "55", ""),
+            list(&["a"], "61", ""),
+            whole(PROTOBUF_WATCH, &event("DELETED", "a", "62")),
+        ],
+        &expect![[r#"
+              list started
+            >?limit=2
+              listed a
+              list done at 50
+            >?watch timeoutSeconds=1&resourceVersion=50
+              applied b at 60
+              failed: GET /api/v1/pods: Peer disconnected
+            >?limit=1
+              went back to 55
+              list started
+            >?limit=2
+              listed a
+              list done at 61
+            >?watch timeoutSeconds=1&resourceVersion=61
+              deleted a at 62
+        "#]],
+    );
+}
+
+/// The same where the first page says it, or a probe between two pages. Each is told once.
+#[test]
+fn s7_the_pages_of_a_list_tell_as_well() {
+    check(
+        vec![
+            list(&["a"], "50", ""),
+            status(410, "Expired"),
+            list(&["a"], "40", "one"),
+            list(&["b"], "40", "two"),
+            status(500, "InternalError"),
+            list(&["a"], "70", "three"),
+            cut(PROTOBUF, b"k8s"),
+            list(&["a"], "65", ""),
+            list(&["a"], "71", ""),
+            whole(PROTOBUF_WATCH, &event("DELETED", "a", "72")),
+        ],
+        &expect![[r#"
+              list started
+            >?limit=2
+              listed a
+              list done at 50
+            >?watch timeoutSeconds=1&resourceVersion=50
+              failed: the server answered 410 Expired: m
+              list started
+            >?limit=2
+              listed a
+              went back to 40
+            >?limit=2&continue=one
+              listed b
+            >?limit=2&continue=two
+              failed: the server answered 500 InternalError: m
+              list started
+            >?limit=2
+              listed a
+            >?limit=2&continue=three
+              failed: GET /api/v1/pods: Peer disconnected
+            >?limit=1
+              went back to 65
+              list started
+            >?limit=2
+              listed a
+              list done at 71
+            >?watch timeoutSeconds=1&resourceVersion=71
+              deleted a at 72
         "#]],
     );
 }
@@ -538,6 +619,7 @@ fn s7_a_watch_that_ends_early_is_followed_by_a_look_at_the_version() {
             >?watch timeoutSeconds=100&resourceVersion=8
               deleted b at 9
             >?limit=1
+              went back to 8
               list started
             >?limit=2
               listed a

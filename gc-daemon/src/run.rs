@@ -265,7 +265,7 @@ impl Loop<'_> {
                 News::HeldAfterRestore(resource, version) => {
                     let name = display(&resource);
                     warn!(
-                        "{name} was listed at version {version}, older than before: the server's data was restored"
+                        "{name} is at version {version}, older than before: the server's data was restored"
                     );
                     self.shared.pause();
                     self.health.set_not_ready("the server's data was restored: listing everything anew");

@@ -301,7 +301,10 @@ impl Known {
                 self.objects.remove(meta.uid);
                 self.listed.iter_mut().for_each(|l| drop(l.remove(meta.uid)));
             }
-            WatchEvent::Bookmark { .. } | WatchEvent::Resumed | WatchEvent::Failed(_) => {}
+            WatchEvent::Bookmark { .. }
+            | WatchEvent::WentBack { .. }
+            | WatchEvent::Resumed
+            | WatchEvent::Failed(_) => {}
         }
     }
 }

@@ -18,10 +18,10 @@ fn a_few_hundred_seeds_hold_every_check() {
 
 /// Seeds that have found a fault, each in what only many worlds have: a reference that was removed by a read alone, before
 /// a restore that undid it unseen; a list of two halves, before and after a restore; a slow answer that said of an owner
-/// what was no longer so when it came.
+/// what was no longer so when it came; a restore that only a probe saw (gc-builder/tests/restore.rs tells that one).
 #[test]
 fn seeds_that_have_found_faults() {
-    for seed in [5_562, 11_165, 13_835] {
+    for seed in [5_562, 11_165, 13_835, 78_796] {
         if let Err(failure) = run(seed, &Options::default()) {
             panic!("{failure}\nstep by step: cargo xtask simulate --from {seed} --seeds 1 --trace");
         }
@@ -86,6 +86,7 @@ fn every_historical_mistake_is_found() {
         (Mistake::Builder(Builder::EmptyDiscoveryIsTruth), &[], 0, 100, &[Check::LiveOwner]),
         (Mistake::Builder(Builder::RestoreUnnoticed), &[], 700, 100, &[Check::FinalizerLeft]),
         (Mistake::Builder(Builder::OnlyListsCount), &[], 700, 100, &[Check::FinalizerLeft]),
+        (Mistake::Builder(Builder::ProbeUntold), &[], 78_700, 100, &[Check::FinalizerLeft]),
         (Mistake::Builder(Builder::ListsSweepNothing), &[], 0, 50, &[Check::Graph, Check::NotCollected]),
         (Mistake::HalfListIsWhole, &[], 0, 200, &[Check::FinalizerLeft, Check::NoRest, Check::NotCollected]),
     ];

@@ -1,8 +1,9 @@
 //! Lists a resource and watches it, for ever.
 
-mod patience;
 #[doc(hidden)]
-pub mod plan;
+pub mod list_watch;
+mod patience;
+mod plan;
 mod random;
 
 use std::cell::Cell;
@@ -12,28 +13,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::http::Stream;
-use crate::meta::escape_into;
-use crate::wire::{Format, ListEnd, WatchReader, WireError, WireEvent, read_list};
+use crate::wire::{Format, WatchReader, WireError, read_list};
 use crate::{ApiResource, Client, Error, MetaRef};
+use list_watch::{Call, Close, ListWatch, Sink};
 use patience::{Patience, is_stopped};
-use plan::{Outcome, Plan, Step};
-
-/// Metadata in protobuf, else metadata in JSON, else full objects in JSON.
-const ACCEPT_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
-                           application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-
-/// The same for a watch, whose events are single objects.
-const ACCEPT_WATCH: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
-                            application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-
-/// For servers that answer 406 to these.
-const ACCEPT_PLAIN: &str = "application/json";
 
 /// How much longer than it was asked for a watch may last before the peer counts as dead.
 const WATCH_GRACE: Duration = Duration::from_secs(30);
-
-/// After so many watches that failed without a bookmark a server counts as one that sends none.
-const SILENT_WATCHES_MAX: u32 = 2;
 
 /// The longest that one page of a list may take altogether. A server gives up after one minute (its
 /// `--request-timeout`); a slow line may need longer for what was sent by then.
@@ -60,6 +46,12 @@ pub enum WatchEvent<'a> {
     Deleted(MetaRef<'a>),
     /// Nothing else happened up to this version.
     Bookmark {
+        /// Never empty.
+        resource_version: &'a str,
+    },
+    /// The server is at this version, which is older than one that it had shown before: its state has gone back, and
+    /// what is known of deletions is void (spec S7). A list follows; it may be newer than anything before.
+    WentBack {
         /// Never empty.
         resource_version: &'a str,
     },
@@ -147,13 +139,8 @@ pub struct Reflector {
     client: Client,
     resource: ApiResource,
     options: ReflectorOptions,
-    plan: Plan,
-    /// How many watches in a row have failed without having brought a bookmark.
-    silent_watches: u32,
+    list_watch: ListWatch,
 }
-
-/// Where events go. `Break` ends the reflector.
-type Sink<'s> = &'s mut dyn FnMut(WatchEvent<'_>) -> ControlFlow<()>;
 
 /// Why a step came to no good end.
 enum Cut {
@@ -165,8 +152,8 @@ enum Cut {
 impl Reflector {
     /// A reflector at its beginning; it does nothing until it is [run](Reflector::run).
     pub fn new(client: Client, resource: ApiResource, options: ReflectorOptions) -> Reflector {
-        let plan = Plan::of(&options, &resource.path("", ""));
-        Reflector { client, resource, options, plan, silent_watches: 0 }
+        let list_watch = ListWatch::new(&resource, &options);
+        Reflector { client, resource, options, list_watch }
     }
 
     /// Blocks until `stop` receives or disconnects, the sink breaks off, or the client is shut down.
@@ -175,44 +162,23 @@ impl Reflector {
     /// the server back.
     pub fn run(mut self, stop: &Receiver<()>, sink: &mut dyn FnMut(WatchEvent<'_>) -> ControlFlow<()>) {
         while !is_stopped(stop) {
-            let step = self.plan.next_step();
+            let ControlFlow::Continue(call) = self.list_watch.next_call(sink) else { return };
             let began = Instant::now();
-            match self.take(&step, stop, sink) {
+            let carried_out = match &call {
+                Call::Wait(duration) => self.wait(*duration, stop),
+                Call::List { path, accept } => self.list(path, accept, stop, sink),
+                Call::Watch { path, accept, timeout } => self.watch(path, accept, *timeout, stop, sink),
+            };
+            match carried_out {
                 Ok(()) => {}
                 Err(Cut::Stop | Cut::Failed(Error::ShutDown)) => return,
                 Err(Cut::Failed(_)) if self.client.is_shut_down() => return,
                 Err(Cut::Failed(error)) => {
                     log::debug!("{error}");
-                    if sink(WatchEvent::Failed(&error)).is_break() {
+                    if self.list_watch.failed(&error, began.elapsed(), sink).is_break() {
                         return;
                     }
-                    self.plan.on(Outcome::Failed { error: &error, lasted: began.elapsed() });
                 }
-            }
-        }
-    }
-
-    fn take(&mut self, step: &Step, stop: &Receiver<()>, sink: Sink<'_>) -> Result<(), Cut> {
-        match step {
-            Step::Wait(duration) => self.wait(*duration, stop),
-            Step::ListPage { continue_token } => self.list_page(continue_token, stop, sink),
-            Step::StreamList { timeout_s } => {
-                let query = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-                self.watch(query, *timeout_s, true, stop, sink)
-            }
-            Step::Watch { resource_version, timeout_s } => {
-                let mut query = "&resourceVersion=".to_owned();
-                escape_into(&mut query, resource_version);
-                self.watch(&query, *timeout_s, false, stop, sink)
-            }
-            Step::Probe => {
-                let end = self.read_page("?limit=1", stop, &mut |_| ControlFlow::Continue(()))?;
-                // A server that is behind is listed first.
-                if self.plan.resumes_watch(&end.resource_version) {
-                    to(sink, WatchEvent::Resumed)?;
-                }
-                self.plan.on(Outcome::Probed(end.resource_version));
-                Ok(())
             }
         }
     }
@@ -229,88 +195,47 @@ impl Reflector {
         Ok(())
     }
 
-    fn list_page(&mut self, continue_token: &str, stop: &Receiver<()>, sink: Sink<'_>) -> Result<(), Cut> {
-        let mut query = format!("?limit={}", self.options.page_size);
-        if continue_token.is_empty() {
-            to(sink, WatchEvent::ListStarted)?;
-        } else {
-            query.push_str("&continue=");
-            escape_into(&mut query, continue_token);
-        }
-        let end = self.read_page(&query, stop, &mut |meta| sink(WatchEvent::Listed(meta)))?;
-        if end.continue_token.is_empty() {
-            to(sink, WatchEvent::ListDone { resource_version: &end.resource_version })?;
-        }
-        self.plan.on(Outcome::Page(end));
-        Ok(())
-    }
-
-    fn read_page(
-        &self,
-        query: &str,
-        stop: &Receiver<()>,
-        sink: &mut dyn FnMut(MetaRef<'_>) -> ControlFlow<()>,
-    ) -> Result<ListEnd, Cut> {
-        let accept = if self.plan.plain_accept() { ACCEPT_PLAIN } else { ACCEPT_LIST };
-        let path = format!("{}{query}", self.resource.path("", ""));
-        let stream = self.client.open(&path, accept, self.options.list_within).map_err(Cut::Failed)?;
+    fn list(&mut self, path: &str, accept: &str, stop: &Receiver<()>, sink: Sink<'_>) -> Result<(), Cut> {
+        let stream = self.client.open(path, accept, self.options.list_within).map_err(Cut::Failed)?;
         let format = self.format(&stream)?;
         let silence_max = Cell::new(self.options.list_within);
         let patience = Patience::new(stream, stop, LIST_MAX, &silence_max);
-        read_list(format, patience, sink).map_err(|error| self.cut(error, stop))
+        let end = read_list(format, patience, &mut |meta| self.list_watch.item(meta, sink))
+            .map_err(|error| self.cut(error, stop))?;
+        or_stop(self.list_watch.page(end, sink))
     }
 
-    /// Watches until the stream ends. With `lists`, the stream begins with the present state.
+    /// Watches until the stream ends.
     fn watch(
         &mut self,
-        query: &str,
-        timeout_s: u64,
-        lists: bool,
+        path: &str,
+        accept: &str,
+        timeout: Duration,
         stop: &Receiver<()>,
         sink: Sink<'_>,
     ) -> Result<(), Cut> {
-        let path = self.resource.path("", "");
-        let path = format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={timeout_s}{query}");
-        let accept = if self.plan.plain_accept() { ACCEPT_PLAIN } else { ACCEPT_WATCH };
         let began = Instant::now();
-        let stream = self.client.open(&path, accept, self.options.watch_within).map_err(Cut::Failed)?;
+        let stream = self.client.open(path, accept, self.options.watch_within).map_err(Cut::Failed)?;
         let format = self.format(&stream)?;
-        let reading_max = Duration::from_secs(timeout_s) + WATCH_GRACE;
-        let bookmark_within = self.options.bookmark_within;
-        let hears_bookmarks = self.silent_watches < SILENT_WATCHES_MAX;
-        let silence_max = Cell::new(if hears_bookmarks { bookmark_within } else { reading_max });
+        or_stop(self.list_watch.opened(sink))?;
+        let reading_max = timeout + WATCH_GRACE;
+        let silence_max = Cell::new(Duration::ZERO);
         let mut reader = WatchReader::new(format, Patience::new(stream, stop, reading_max, &silence_max));
-        let mut state =
-            Watching { plan: &mut self.plan, sink, listing: lists, went_back: false, heard_bookmark: false };
-        if lists {
-            to(state.sink, WatchEvent::ListStarted)?;
-        }
-        let mut saw_something = false;
-        let cut = loop {
-            match reader.next(|event| state.on(event)) {
-                Ok(Some(Ok(()))) if state.went_back => {
-                    self.plan.on(Outcome::WentBack);
-                    return Ok(());
-                }
-                Ok(Some(Ok(()))) => {
-                    saw_something = true;
-                    if state.heard_bookmark {
-                        silence_max.set(bookmark_within);
-                        self.silent_watches = 0;
-                    }
-                }
-                Ok(Some(Err(cut))) => return Err(cut),
+        loop {
+            let expects_bookmarks = self.list_watch.expects_bookmarks();
+            silence_max.set(if expects_bookmarks { self.options.bookmark_within } else { reading_max });
+            match reader.next(|event| self.list_watch.event(event, sink)) {
+                Ok(Some(ControlFlow::Continue(()))) => {}
+                Ok(Some(ControlFlow::Break(Close::WentBack))) => return Ok(()),
+                Ok(Some(ControlFlow::Break(Close::Stopped))) => return Err(Cut::Stop),
+                Ok(Some(ControlFlow::Break(Close::Failed(error)))) => return Err(Cut::Failed(error)),
                 Ok(None) => {
-                    self.plan.on(Outcome::Ended { saw_something, lasted: began.elapsed() });
+                    self.list_watch.ended(began.elapsed());
                     return Ok(());
                 }
-                Err(error) => break error,
+                Err(error) => return Err(self.cut(error, stop)),
             }
-        };
-        if !state.heard_bookmark {
-            self.silent_watches = self.silent_watches.saturating_add(1);
         }
-        Err(self.cut(cut, stop))
     }
 
     fn format(&self, stream: &Stream) -> Result<Format, Cut> {
@@ -340,60 +265,6 @@ impl Reflector {
     }
 }
 
-/// A watch under way.
-struct Watching<'w, 's> {
-    plan: &'w mut Plan,
-    sink: Sink<'s>,
-    /// The initial state is not complete yet.
-    listing: bool,
-    /// A bookmark was older than what had been seen.
-    went_back: bool,
-    /// One has come, the one that ends a list left out.
-    heard_bookmark: bool,
-}
-
-impl Watching<'_, '_> {
-    fn on(&mut self, event: WireEvent<'_>) -> Result<(), Cut> {
-        match event {
-            WireEvent::Added(meta) | WireEvent::Modified(meta) if self.listing => {
-                to(self.sink, WatchEvent::Listed(meta))
-            }
-            WireEvent::Added(meta) | WireEvent::Modified(meta) => {
-                self.plan.saw(meta.resource_version);
-                to(self.sink, WatchEvent::Applied(meta))
-            }
-            WireEvent::Deleted(meta) => {
-                if !self.listing {
-                    self.plan.saw(meta.resource_version);
-                }
-                to(self.sink, WatchEvent::Deleted(meta))
-            }
-            WireEvent::Bookmark { resource_version, initial_events_end } => {
-                self.on_bookmark(resource_version, initial_events_end)
-            }
-            WireEvent::Error(status) => Err(Cut::Failed(Error::Status(Box::new(status)))),
-        }
-    }
-
-    fn on_bookmark(&mut self, resource_version: &str, initial_events_end: bool) -> Result<(), Cut> {
-        // A bookmark without a version says nothing.
-        if resource_version.is_empty() || (self.listing && !initial_events_end) {
-            return Ok(());
-        }
-        if self.listing {
-            self.listing = false;
-            self.plan.listed(resource_version);
-            return to(self.sink, WatchEvent::ListDone { resource_version });
-        }
-        self.heard_bookmark = true;
-        self.went_back = self.plan.is_behind(resource_version);
-        if !self.went_back {
-            self.plan.saw(resource_version);
-        }
-        to(self.sink, WatchEvent::Bookmark { resource_version })
-    }
-}
-
-fn to(sink: Sink<'_>, event: WatchEvent<'_>) -> Result<(), Cut> {
-    if sink(event).is_break() { Err(Cut::Stop) } else { Ok(()) }
+fn or_stop(told: ControlFlow<()>) -> Result<(), Cut> {
+    if told.is_break() { Err(Cut::Stop) } else { Ok(()) }
 }

@@ -1,5 +1,5 @@
 //! What a reflector does next, given what came of the last thing it did. No I/O and no clock: durations come in,
-//! durations go out. Hidden from the documentation; a simulation drives it in virtual time.
+//! durations go out.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -79,12 +79,12 @@ pub enum Step {
 pub enum Outcome<'e> {
     /// A page is read to its end.
     Page(ListEnd),
-    /// The server's present version.
-    Probed(String),
+    /// The server is not behind what it had shown before.
+    Probed,
     /// A watch has ended as a stream should.
     Ended { saw_something: bool, lasted: Duration },
-    /// A bookmark was older than what had been seen before.
-    WentBack,
+    /// The server is at this version, which is older than what it had shown before.
+    WentBack(String),
     /// Anything else.
     Failed { error: &'e Error, lasted: Duration },
 }
@@ -156,9 +156,13 @@ impl Plan {
     pub fn on(&mut self, outcome: Outcome<'_>) {
         match outcome {
             Outcome::Page(end) => self.on_page(end),
-            Outcome::Probed(resource_version) => self.on_probed(&resource_version),
+            Outcome::Probed => self.on_probed(),
             Outcome::Ended { saw_something, lasted } => self.on_ended(saw_something, lasted),
-            Outcome::WentBack => self.start_list(),
+            Outcome::WentBack(resource_version) => {
+                // Once it is told it is what counts: versions that do not count upwards are not told again and again.
+                self.resource_version = resource_version;
+                self.start_list();
+            }
             Outcome::Failed { error, lasted } => self.on_failed(error, lasted),
         }
     }
@@ -183,21 +187,29 @@ impl Plan {
             Phase::List(list) | Phase::ProbeList(list) => is_older(resource_version, &list.resource_version),
             Phase::StreamedList | Phase::Watch | Phase::Probe => false,
         };
-        is_behind_list || is_older(resource_version, &self.resource_version)
+        is_behind_list || self.is_older_than_seen(resource_version)
     }
 
-    /// Whether a probe that found this version lets a watch go on, of which the caller is told.
-    pub fn resumes_watch(&self, resource_version: &str) -> bool {
-        self.phase == Phase::Probe && !self.is_behind(resource_version)
+    /// Whether a version is older than any that was seen on a watch or at the end of a list.
+    pub fn is_older_than_seen(&self, resource_version: &str) -> bool {
+        is_older(resource_version, &self.resource_version)
     }
 
-    fn on_probed(&mut self, resource_version: &str) {
-        match std::mem::replace(&mut self.phase, Phase::Watch) {
-            Phase::ProbeList(list) if is_older(resource_version, &list.resource_version) => self.start_list(),
-            Phase::ProbeList(list) => self.phase = Phase::List(list),
-            _ if self.is_behind(resource_version) => self.start_list(),
-            _ => {}
-        }
+    /// Whether it is a watch that goes on after a probe, not a list.
+    pub fn is_watch_probed(&self) -> bool {
+        self.phase == Phase::Probe
+    }
+
+    /// Whether the present state comes first on the next watch.
+    pub fn streams_list(&self) -> bool {
+        self.phase == Phase::StreamedList
+    }
+
+    fn on_probed(&mut self) {
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Watch) {
+            Phase::ProbeList(list) => Phase::List(list),
+            _ => Phase::Watch,
+        };
     }
 
     fn on_page(&mut self, end: ListEnd) {
@@ -211,6 +223,10 @@ impl Plan {
             self.phase = Phase::Watch;
         } else if pages < PAGES_MAX {
             let ListEnd { continue_token, resource_version, .. } = end;
+            if self.is_older_than_seen(&resource_version) {
+                // The caller has been told, and once is enough.
+                self.resource_version.clone_from(&resource_version);
+            }
             self.phase = Phase::List(Listing { continue_token, pages, resource_version });
         } else {
             self.back_off(None);

@@ -54,6 +54,7 @@ mod world;
 
 pub use faults::{Effect, FaultRule};
 pub use jiff::Timestamp;
+pub(crate) use render::lend_meta;
 pub use render::object_meta;
 pub use request::{Body, Method, Request, Response, WatchId};
 pub use store::Write;

@@ -1,7 +1,7 @@
 //! Representations: which one a client gets, and how objects, lists and watch events look in it.
 
 use gc_client::encode::{self, EncodeMeta};
-use gc_client::{ObjectMeta, OwnerReferenceRef, Status};
+use gc_client::{MetaRef, ObjectMeta, OwnerReferenceRef, Status};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -373,16 +373,23 @@ impl<'a> Parts<'a> {
 /// assert_eq!((meta.owner_references[0].controller, meta.owner_references[0].block_owner_deletion), (Some(false), None));
 /// ```
 pub fn object_meta(object: &Value) -> ObjectMeta {
-    let parts = Parts::of(object);
-    ObjectMeta {
-        name: object::name(object).into(),
-        namespace: object::meta_text(object, "namespace").into(),
-        uid: object::uid(object).into(),
-        resource_version: object::resource_version(object).into(),
+    lend_meta(object, |meta| meta.to_owned())
+}
+
+/// The same, borrowed from the object for one call.
+pub(crate) fn lend_meta<T>(object: &Value, call: impl FnOnce(MetaRef<'_>) -> T) -> T {
+    let list = |key| object::meta(object, key).and_then(Value::as_array).into_iter().flatten();
+    let finalizers: Vec<&str> = list("finalizers").filter_map(Value::as_str).collect();
+    let owner_references: Vec<OwnerReferenceRef<'_>> = list("ownerReferences").map(owner_reference).collect();
+    call(MetaRef {
+        name: object::name(object),
+        namespace: object::meta_text(object, "namespace"),
+        uid: object::uid(object),
+        resource_version: object::resource_version(object),
         being_deleted: object::being_deleted(object),
-        finalizers: parts.finalizers.iter().map(|f| (*f).into()).collect(),
-        owner_references: parts.owner_references.iter().map(OwnerReferenceRef::to_owned).collect(),
-    }
+        finalizers: &finalizers,
+        owner_references: &owner_references,
+    })
 }
 
 fn pairs<'a>(object: &'a Value, key: &str) -> Vec<(&'a str, &'a str)> {

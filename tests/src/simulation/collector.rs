@@ -264,6 +264,7 @@ fn describe(change: &Change) -> String {
         Change::Deleted(meta) => format!("{} {} is gone", meta.name, short_uid(&meta.uid)),
         Change::ListDone(version) => format!("the list is complete at v{version}"),
         Change::Bookmark(version) => format!("nothing else up to v{version}"),
+        Change::WentBack(version) => format!("the server went back to v{version}"),
         Change::Resumed => "goes on".into(),
         Change::Failed(error) => format!("failed: {error}"),
         Change::Died => "the reader died".into(),

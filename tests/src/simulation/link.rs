@@ -21,8 +21,6 @@ use crate::sim::{self, ApiServer, Effect, FaultRule, Method, Response, WatchId, 
 
 const ACCEPT_OBJECT: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
                              application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-const ACCEPT_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
-                           application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// A line for the trace; nothing when nobody reads it.
 macro_rules! said {
@@ -195,7 +193,7 @@ impl Link {
     }
 
     /// A request of a reader.
-    fn get(&mut self, path: &str, accept: &str) -> Result<Response, Violation> {
+    pub(super) fn get(&mut self, path: &str, accept: &str) -> Result<Response, Violation> {
         let fault = self.draw(false);
         self.get_through(path, accept, fault)
     }
@@ -211,8 +209,8 @@ impl Link {
         self.handle(&request, None, effect)
     }
 
-    pub(super) fn list(&mut self, path: &str) -> Result<Response, Violation> {
-        let mut response = self.get(path, ACCEPT_LIST)?;
+    pub(super) fn list(&mut self, path: &str, accept: &str) -> Result<Response, Violation> {
+        let mut response = self.get(path, accept)?;
         if let (sim::Body::Bytes(bytes), true) = (&mut response.body, self.fault_permille > 0) {
             // The connection breaks in the middle of the list.
             if self.faults.permille(self.fault_permille / 2) {
@@ -220,10 +218,6 @@ impl Link {
             }
         }
         Ok(response)
-    }
-
-    pub(super) fn watch(&mut self, path: &str) -> Result<Response, Violation> {
-        self.get(path, ACCEPT_OBJECT)
     }
 
     pub(super) fn poll(&mut self, id: WatchId) -> Result<WatchPoll, Violation> {

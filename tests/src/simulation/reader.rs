@@ -1,19 +1,19 @@
-//! One watched resource: gc-client's plan of a reflector, driven in virtual time, and the changes that are under way
-//! from it to the graph.
+//! One watched resource: gc-client's reflector without its thread, driven in virtual time, and the changes that are under
+//! way from it to the graph.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use gc_builder::{Change, MonitorId, Seen};
-use gc_client::plan::{Outcome, Plan, Step};
-use gc_client::wire::{Format, ListEnd, read_list};
-use gc_client::{ApiResource, Error, ObjectMeta, ReflectorOptions, Status};
+use gc_client::list_watch::{Call, Close, ListWatch};
+use gc_client::wire::{Format, ListEnd, WireEvent, read_list};
+use gc_client::{ApiResource, Error, ReflectorOptions, Status, WatchEvent};
 
 use super::Mistake;
 use super::link::{Link, said, to_error};
 use super::truth::Violation;
-use crate::sim::{WatchEvent, WatchId, object_meta};
+use crate::sim::{self, WatchId, lend_meta};
 
 /// Small pages, so that lists have several; a small channel, so that it fills.
 const PAGE_SIZE: u32 = 3;
@@ -24,7 +24,7 @@ const CHANGES_MAX: usize = 16;
 enum Activity {
     Nothing,
     Until(Duration),
-    Watching { id: WatchId, began: Duration, listing: bool, saw_something: bool, polled: u64 },
+    Watching { id: WatchId, began: Duration, polled: u64 },
 }
 
 /// gc-client's `Reflector` for one watched resource.
@@ -39,8 +39,7 @@ pub(super) struct Reader {
     of_before: usize,
     /// Which restore of the server it has looked after.
     looked: u32,
-    root: String,
-    plan: Plan,
+    list_watch: ListWatch,
     activity: Activity,
 }
 
@@ -48,16 +47,14 @@ impl Reader {
     pub(super) fn new(resource: ApiResource, id: MonitorId, seed: u64, stream_lists: bool) -> Reader {
         let options =
             ReflectorOptions { seed, stream_lists, page_size: PAGE_SIZE, ..ReflectorOptions::default() };
-        let root = resource.path("", "");
         Reader {
+            list_watch: ListWatch::new(&resource, &options),
             resource,
             id,
             stalled_until: Duration::ZERO,
             changes: VecDeque::new(),
             of_before: 0,
             looked: 0,
-            plan: Plan::of(&options, &root),
-            root,
             activity: Activity::Nothing,
         }
     }
@@ -92,16 +89,12 @@ impl Reader {
 
     /// Whether it would notice that the server is at this version.
     pub(super) fn is_ahead_of(&self, version: u64) -> bool {
-        self.plan.is_behind(&version.to_string())
+        self.list_watch.is_behind(&version.to_string())
     }
 
     /// Whether it has asked the server something since that was last restored.
     pub(super) fn has_looked(&self, link: &Link) -> bool {
         self.looked == link.restores
-    }
-
-    fn push(&mut self, change: Change) {
-        self.changes.push_back(Seen { monitor: self.id, change });
     }
 
     /// When there is something to do at the server: now, later, or when the server has something new.
@@ -125,8 +118,8 @@ impl Reader {
 
     /// Whether it is watching, with nothing under way.
     pub(super) fn is_quiet(&self, link: &Link) -> bool {
-        let is_watching = matches!(&self.activity, Activity::Watching { listing: false, polled, .. } if *polled == link.server.resource_version());
-        is_watching && self.changes.is_empty() && self.has_looked(link)
+        let is_watching = matches!(&self.activity, Activity::Watching { polled, .. } if *polled == link.server.resource_version());
+        is_watching && !self.list_watch.is_listing() && self.changes.is_empty() && self.has_looked(link)
     }
 
     /// The connection breaks, or the reader ends.
@@ -138,195 +131,136 @@ impl Reader {
 
     /// One thing: a wait that is over, a request, or what a watch has to say.
     pub(super) fn act(&mut self, link: &mut Link) -> Result<String, Violation> {
-        if let Activity::Watching { .. } = self.activity {
-            return self.listen(link);
+        if let Activity::Watching { id, began, .. } = self.activity {
+            return self.listen(link, id, began);
         }
         self.activity = Activity::Nothing;
-        match self.plan.next_step() {
-            Step::Wait(wait) => {
+        let call = match self.list_watch.next_call(&mut into(&mut self.changes, self.id)) {
+            ControlFlow::Continue(call) => call,
+            ControlFlow::Break(()) => return Ok(String::new()),
+        };
+        match call {
+            Call::Wait(wait) => {
                 self.activity = Activity::Until(link.now + wait);
                 Ok(said!(link, "waits {} ms", wait.as_millis()))
             }
-            Step::ListPage { continue_token } => {
-                let mut path = format!("{}?limit={PAGE_SIZE}", self.root);
-                if continue_token.is_empty() {
-                    self.push(Change::ListStarted);
-                } else {
-                    path = format!("{path}&continue={continue_token}");
-                }
-                self.list_page(link, &path)
-            }
-            Step::StreamList { timeout_s } => {
-                let query = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-                self.watch(link, query, timeout_s, true)
-            }
-            Step::Watch { resource_version, timeout_s } => {
-                self.watch(link, &format!("&resourceVersion={resource_version}"), timeout_s, false)
-            }
-            Step::Probe => self.probe(link),
+            Call::List { path, accept } => self.list(link, &path, accept),
+            Call::Watch { path, accept, .. } => self.watch(link, &path, accept),
         }
     }
 
-    fn probe(&mut self, link: &mut Link) -> Result<String, Violation> {
-        let path = format!("{}?limit=1", self.root);
-        let end = match read_page(link, &path, &mut Vec::new())? {
-            Ok(end) => end,
-            Err(error) => return Ok(self.failed(error, Duration::ZERO)),
+    fn list(&mut self, link: &mut Link, path: &str, accept: &str) -> Result<String, Violation> {
+        let response = link.list(path, accept)?;
+        if let Some(error) = to_error(&response, path) {
+            return Ok(self.failed(&error, Duration::ZERO));
+        }
+        let format = Format::from_content_type(&response.content_type).unwrap_or(Format::Json);
+        let mut count = 0;
+        let read = {
+            let mut sink = into(&mut self.changes, self.id);
+            read_list(format, response.body_bytes(), &mut |meta| {
+                count += 1;
+                self.list_watch.item(meta, &mut sink)
+            })
         };
-        self.looked = link.restores;
-        let said = said!(link, "probes: version {}", end.resource_version);
-        if self.plan.resumes_watch(&end.resource_version) {
-            self.push(Change::Resumed);
-        }
-        self.plan.on(Outcome::Probed(end.resource_version));
-        Ok(said)
-    }
-
-    fn list_page(&mut self, link: &mut Link, path: &str) -> Result<String, Violation> {
-        let mut listed = Vec::new();
-        let end = read_page(link, path, &mut listed)?;
-        let count = listed.len();
-        listed.into_iter().for_each(|meta| self.push(Change::Seen(meta)));
-        let end = match end {
+        let end = match read {
             Ok(end) => end,
-            Err(Error::Decode { .. }) if link.mistake == Some(Mistake::HalfListIsWhole) && 0 < count => {
+            Err(_) if link.mistake == Some(Mistake::HalfListIsWhole) && 0 < count => {
                 let resource_version = link.server.resource_version().to_string();
                 ListEnd { resource_version, ..ListEnd::default() }
             }
-            Err(error) => return Ok(self.failed(error, Duration::ZERO)),
+            Err(error) => {
+                let error = Error::Decode { request: path.into(), cause: error.to_string() };
+                return Ok(self.failed(&error, Duration::ZERO));
+            }
         };
         self.looked = link.restores;
-        let said = said!(link, "lists {count}, version {}", end.resource_version);
-        if end.continue_token.is_empty() {
-            self.push(Change::ListDone(end.resource_version.clone()));
-        }
-        self.plan.on(Outcome::Page(end));
+        let said = said!(link, "{} -> {count} objects, v{}", query(path), end.resource_version);
+        let _ = self.list_watch.page(end, &mut into(&mut self.changes, self.id));
         Ok(said)
     }
 
-    fn failed(&mut self, error: Error, lasted: Duration) -> String {
-        self.plan.on(Outcome::Failed { error: &error, lasted });
-        let said = format!("fails: {error}");
-        self.push(Change::Failed(error));
-        said
+    fn failed(&mut self, error: &Error, lasted: Duration) -> String {
+        let _ = self.list_watch.failed(error, lasted, &mut into(&mut self.changes, self.id));
+        format!("fails: {error}")
     }
 
-    fn watch(
-        &mut self,
-        link: &mut Link,
-        query: &str,
-        timeout_s: u64,
-        listing: bool,
-    ) -> Result<String, Violation> {
-        let root = &self.root;
-        let path = format!("{root}?watch=true&allowWatchBookmarks=true&timeoutSeconds={timeout_s}{query}");
-        let response = link.watch(&path)?;
-        if let Some(error) = to_error(&response, &self.root) {
-            return Ok(self.failed(error, Duration::ZERO));
+    fn watch(&mut self, link: &mut Link, path: &str, accept: &str) -> Result<String, Violation> {
+        let response = link.get(path, accept)?;
+        if let Some(error) = to_error(&response, path) {
+            return Ok(self.failed(&error, Duration::ZERO));
         }
         let Some(id) = response.watch() else {
-            let cause = "not a watch".to_owned();
-            return Ok(self.failed(Error::Decode { request: path, cause }, Duration::ZERO));
+            let error = Error::Decode { request: path.into(), cause: "not a watch".into() };
+            return Ok(self.failed(&error, Duration::ZERO));
         };
-        if listing {
+        let _ = self.list_watch.opened(&mut into(&mut self.changes, self.id));
+        if self.list_watch.is_listing() {
             self.looked = link.restores;
-            self.push(Change::ListStarted);
         }
-        self.activity =
-            Activity::Watching { id, began: link.now, listing, saw_something: false, polled: u64::MAX };
-        Ok(said!(link, "watches{query}"))
+        self.activity = Activity::Watching { id, began: link.now, polled: u64::MAX };
+        Ok(said!(link, "{}", query(path)))
     }
 
-    fn listen(&mut self, link: &mut Link) -> Result<String, Violation> {
-        let Activity::Watching { id, began, .. } = self.activity else { return Ok(String::new()) };
+    fn listen(&mut self, link: &mut Link, id: WatchId, began: Duration) -> Result<String, Violation> {
         let poll = link.poll(id)?;
         let count = poll.events.len();
         let lasted = link.now.saturating_sub(began);
-        for event in poll.events {
-            match self.hear(&event) {
-                Heard::On => {}
-                Heard::WentBack => {
-                    link.server.close_watch(id);
-                    self.activity = Activity::Nothing;
-                    self.plan.on(Outcome::WentBack);
-                    return Ok("hears that the server went back".into());
-                }
-                Heard::Failed(error) => {
-                    self.activity = Activity::Nothing;
-                    return Ok(self.failed(error, lasted));
-                }
-            }
-        }
-        let Activity::Watching { saw_something, polled, .. } = &mut self.activity else {
-            return Ok(String::new());
+        let heard = {
+            let mut sink = into(&mut self.changes, self.id);
+            let mut hear = |event: &_| wire_event(event, |event| self.list_watch.event(event, &mut sink));
+            poll.events.iter().try_for_each(&mut hear)
         };
-        *polled = link.server.resource_version();
-        *saw_something |= count > 0;
-        if !poll.ended {
-            return Ok(said!(link, "hears {count} events"));
-        }
-        let saw_something = *saw_something;
         self.activity = Activity::Nothing;
-        self.plan.on(Outcome::Ended { saw_something, lasted });
-        Ok(said!(link, "hears {count} events and the end of the watch"))
-    }
-
-    fn hear(&mut self, event: &WatchEvent) -> Heard {
-        let Activity::Watching { listing, .. } = &mut self.activity else { return Heard::On };
-        let object = &event.object;
-        match event.kind {
-            "ERROR" => {
-                let status = Status::from_body(0, None, object.to_string().as_bytes());
-                return Heard::Failed(Error::Status(Box::new(status)));
+        match heard {
+            ControlFlow::Continue(()) if poll.ended => {
+                self.list_watch.ended(lasted);
+                Ok(said!(link, "hears {count} events and the end of the watch"))
             }
-            "BOOKMARK" => {
-                let meta = object_meta(object);
-                let ends_list = object.pointer("/metadata/annotations/k8s.io~1initial-events-end").is_some();
-                if *listing && ends_list {
-                    *listing = false;
-                    self.plan.listed(&meta.resource_version);
-                    self.push(Change::ListDone(meta.resource_version));
-                } else if !*listing {
-                    if self.plan.is_behind(&meta.resource_version) {
-                        return Heard::WentBack;
-                    }
-                    self.plan.saw(&meta.resource_version);
-                    self.push(Change::Bookmark(meta.resource_version));
-                }
+            ControlFlow::Continue(()) => {
+                let polled = link.server.resource_version();
+                self.activity = Activity::Watching { id, began, polled };
+                Ok(said!(link, "hears {count} events"))
             }
-            kind => {
-                let meta = object_meta(object);
-                if !*listing {
-                    self.plan.saw(&meta.resource_version);
-                }
-                let change = if kind == "DELETED" { Change::Deleted(meta) } else { Change::Seen(meta) };
-                self.push(change);
+            ControlFlow::Break(Close::Failed(error)) => Ok(self.failed(&error, lasted)),
+            ControlFlow::Break(Close::WentBack | Close::Stopped) => {
+                link.server.close_watch(id);
+                Ok("hears that the server went back".into())
             }
         }
-        Heard::On
     }
 }
 
-enum Heard {
-    On,
-    WentBack,
-    Failed(Error),
-}
-
-fn read_page(
-    link: &mut Link,
-    path: &str,
-    listed: &mut Vec<ObjectMeta>,
-) -> Result<Result<ListEnd, Error>, Violation> {
-    let response = link.list(path)?;
-    if let Some(error) = to_error(&response, path) {
-        return Ok(Err(error));
-    }
-    let format = Format::from_content_type(&response.content_type).unwrap_or(Format::Json);
-    let mut sink = |meta: gc_client::MetaRef<'_>| {
-        listed.push(meta.to_owned());
+/// The end of the channel that a reader's thread has.
+fn into(changes: &mut VecDeque<Seen>, monitor: MonitorId) -> impl FnMut(WatchEvent<'_>) -> ControlFlow<()> {
+    move |event| {
+        changes.push_back(Seen { monitor, change: Change::from(&event) });
         ControlFlow::Continue(())
-    };
-    Ok(read_list(format, response.body_bytes(), &mut sink)
-        .map_err(|error| Error::Decode { request: path.into(), cause: error.to_string() }))
+    }
+}
+
+/// An event of the server as gc-client would have decoded it.
+fn wire_event<T>(event: &sim::WatchEvent, call: impl FnOnce(WireEvent<'_>) -> T) -> T {
+    let object = &event.object;
+    if event.kind == "ERROR" {
+        return call(WireEvent::Error(Status::from_body(0, None, object.to_string().as_bytes())));
+    }
+    lend_meta(object, |meta| {
+        call(match event.kind {
+            "ADDED" => WireEvent::Added(meta),
+            "MODIFIED" => WireEvent::Modified(meta),
+            "DELETED" => WireEvent::Deleted(meta),
+            _ => WireEvent::Bookmark {
+                resource_version: meta.resource_version,
+                initial_events_end: object
+                    .pointer("/metadata/annotations/k8s.io~1initial-events-end")
+                    .is_some(),
+            },
+        })
+    })
+}
+
+/// What a request asks, for a trace.
+fn query(path: &str) -> &str {
+    path.split_once('?').map_or(path, |(_, query)| query)
 }

@@ -47,12 +47,13 @@ fn apply(plan: &mut Plan, line: &str) {
         }
         ["listed", version] => plan.listed(version),
         ["saw", version] => plan.saw(version),
-        ["probed", version] => plan.on(Outcome::Probed((*version).into())),
+        ["probed", version] if plan.is_behind(version) => plan.on(Outcome::WentBack((*version).into())),
+        ["probed", _] => plan.on(Outcome::Probed),
         ["ended", lasted_s, "silent"] => {
             plan.on(Outcome::Ended { saw_something: false, lasted: seconds(lasted_s) });
         }
         ["ended", lasted_s] => plan.on(Outcome::Ended { saw_something: true, lasted: seconds(lasted_s) }),
-        ["back"] => plan.on(Outcome::WentBack),
+        ["back", version] => plan.on(Outcome::WentBack((*version).into())),
         ["failed", "late", rest @ ..] => {
             plan.on(Outcome::Failed { error: &error(rest), lasted: Duration::from_secs(60) });
         }
@@ -395,7 +396,7 @@ fn s7_a_server_that_went_back_is_listed_anew() {
          probed 40
          page 40
          saw 41
-         back
+         back 30
          page 30
          failed transport
          probed 30
@@ -411,7 +412,7 @@ fn s7_a_server_that_went_back_is_listed_anew() {
             probed 40: list ""
             page 40: watch 40
             saw 41:
-            back: list ""
+            back 30: list ""
             page 30: watch 30
             failed transport: wait 284 ms, probe
             probed 30: watch 30
