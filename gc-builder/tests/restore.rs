@@ -57,9 +57,11 @@ impl World {
                     self.ask();
                 }
                 News::HeldAfterRestore(_, version) => {
-                    writeln!(self.log, "  held: restored to {version}").unwrap()
+                    writeln!(self.log, "  held: restored to {version}").unwrap();
                 }
-                News::Collecting(why) => writeln!(self.log, "  collecting: {why}").unwrap(),
+                News::Collecting(why) => {
+                    writeln!(self.log, "  collecting: {why}").unwrap();
+                }
                 News::VersionsGoBack(_) => self.log.push_str("  versions go back\n"),
                 _ => {}
             }

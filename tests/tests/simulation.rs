@@ -73,8 +73,8 @@ fn every_historical_mistake_is_found() {
         (
             Mistake::Core(Core::ImpossibleIsAbsent),
             &[],
-            2_600,
-            100,
+            2_900,
+            150,
             &[Check::LiveOwner, Check::ReferenceRemoved],
         ),
         (Mistake::Core(Core::OrphanedForgotten), &[], 0, 300, &[Check::OrphanDeleted][..]),

@@ -14,7 +14,7 @@ use gc_tests::simulation::{Failure as Failed, Options, Report, run_traced, shrin
 use crate::dirs;
 use crate::failure::{Doing, Failure};
 use crate::flags::Simulate;
-use crate::small_worlds;
+use crate::{interrupt, small_worlds};
 
 /// How often the progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -74,7 +74,7 @@ impl<'a> Runs<'a> {
     }
 
     fn work(&self) {
-        while self.deadline.is_none_or(|deadline| Instant::now() < deadline) {
+        while self.deadline.is_none_or(|deadline| Instant::now() < deadline) && !interrupt::is_set() {
             let seed = self.next.fetch_add(1, Ordering::Relaxed);
             if self.flags.seeds == 0 || self.last.load(Ordering::SeqCst) < seed {
                 return;
@@ -82,6 +82,7 @@ impl<'a> Runs<'a> {
             match self.run(seed) {
                 Ok(report) => lock(&self.progress).add(&report),
                 Err(failed) => {
+                    eprintln!("{failed}");
                     if !self.flags.keep_going {
                         self.last.fetch_min(seed, Ordering::SeqCst);
                     }
@@ -112,6 +113,9 @@ impl<'a> Runs<'a> {
                 println!("the smallest world found that fails at the same check: {found}");
                 println!("step by step: {}", command(*seed, &smaller));
             }
+        }
+        if failures.is_empty() {
+            interrupt::check()?;
         }
         Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

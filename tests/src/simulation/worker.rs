@@ -66,6 +66,17 @@ pub(super) enum Traffic {
     Back(Reply),
 }
 
+impl Traffic {
+    /// As the daemon does it: nothing is written while no attempt may begin.
+    fn leaving(request: Request, collector: &Collector) -> Traffic {
+        if collector.builder.is_collecting() || matches!(request, Request::Read(_)) {
+            Traffic::Sent(request)
+        } else {
+            Traffic::Back(Reply::Failed("nothing is written while no attempt may begin".into()))
+        }
+    }
+}
+
 impl Worker {
     pub(super) fn for_deletion() -> Worker {
         Worker { is_orphan: false, job: None }
@@ -210,7 +221,7 @@ impl Job {
             return Ok(Said::Step(said!(link, "lets another read {owner}")));
         }
         let said = said!(link, "sends {}", show_request(&request));
-        self.traffic = Traffic::Sent(request);
+        self.traffic = Traffic::leaving(request, collector);
         Ok(Said::Step(said))
     }
 
@@ -273,7 +284,7 @@ impl Job {
                     Step::Call(request) => {
                         link.truth.unless_ignored(check_preconditions(&request, true))?;
                         let said = said!(link, "sends {}", show_request(&request));
-                        release.traffic = Traffic::Sent(request);
+                        release.traffic = Traffic::leaving(request, collector);
                         said
                     }
                     Step::Done(outcome) => {
