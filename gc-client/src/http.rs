@@ -23,6 +23,9 @@ const BODY_WITHIN: Duration = Duration::from_secs(60);
 /// How often `send` asks again after a 429 or 503 that names a time to wait.
 const RETRIES_MAX: u32 = 5;
 
+/// The stack of a thread that opens a stream; twenty times what a handshake was seen to need.
+const OPENER_STACK_BYTES: usize = 1 << 20;
+
 /// How long one call of `send` waits in total between such attempts, so that a worker is not lost for minutes.
 const RETRY_TOTAL_MAX: Duration = Duration::from_secs(30);
 
@@ -217,7 +220,7 @@ impl Client {
         let mut retry = Retry::default();
         loop {
             let current = self.inner.session.current(&self.inner.gate)?;
-            let response = match self.inner.start(&current, &request, Pool::Stream(within)) {
+            let response = match self.inner.start_apart(&current, &request, within) {
                 Ok(response) => response,
                 Err(_) if self.inner.gate.is_closed() => return Err(Error::ShutDown),
                 Err(Failure::Stale(_)) if !retry.reconnected => {
@@ -353,6 +356,28 @@ impl Failure {
 impl Inner {
     fn exchange(&self, current: &Current, request: &Request<'_>, pool: Pool) -> Result<Response, Failure> {
         self.finish(self.start(current, request, pool)?, request)
+    }
+
+    /// Opens a stream on a thread that lasts only for that: a handshake goes 40 KB deep into the stack, which whoever
+    /// reads the stream for minutes would keep, for hundreds of streams.
+    fn start_apart(
+        &self,
+        current: &Current,
+        request: &Request<'_>,
+        within: Duration,
+    ) -> Result<http::Response<ureq::Body>, Failure> {
+        let start = || self.start(current, request, Pool::Stream(within));
+        std::thread::scope(|scope| {
+            let name = std::thread::current().name().unwrap_or("stream").to_owned();
+            let opener = std::thread::Builder::new().name(name).stack_size(OPENER_STACK_BYTES);
+            match opener.spawn_scoped(scope, start) {
+                Ok(opener) => opener.join().unwrap_or_else(|_| {
+                    Err(Failure::Other(invalid(request, "a fault in this program: it panicked")))
+                }),
+                // No more threads: it costs memory instead.
+                Err(_) => start(),
+            }
+        })
     }
 
     /// Sends the request and waits for the head of the answer.

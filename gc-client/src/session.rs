@@ -9,7 +9,7 @@ use crate::auth::{Auth, Credential};
 use crate::config::{Config, ConfigError, Place};
 use crate::gate::Gate;
 use crate::http::Options;
-use crate::tls::{self, Material, Places, TlsConnector};
+use crate::tls::{self, CLEAR_TEXT_BYTES, Material, Places, TlsConnector};
 use crate::{Error, auth};
 
 /// Token and certificate files are looked at this often. A projected token is replaced at 80 % of its life of at
@@ -30,10 +30,10 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(65);
 /// API servers close a connection that was idle for 90 s; ours go earlier, so that both sides rarely race.
 const IDLE_AT_MOST: Duration = Duration::from_secs(60);
 
-/// A response's head must fit into the input buffer; API servers send some hundred bytes. Hundreds of watches each
-/// hold these buffers, twice with TLS, so they are small.
-const INPUT_BUFFER_BYTES: usize = 8 << 10;
-const OUTPUT_BUFFER_BYTES: usize = 8 << 10;
+/// What the socket's own buffers hold, in and out. With TLS it is ciphertext in pieces of any size, and a watch, of which
+/// there are hundreds and which sends one small request in minutes, needs little. A proxy's head has to fit as well.
+const SOCKET_BYTES: (usize, usize) = (CLEAR_TEXT_BYTES, CLEAR_TEXT_BYTES);
+const WATCH_SOCKET_BYTES: (usize, usize) = (4 << 10, 1 << 10);
 
 /// Pools of connections.
 pub(crate) struct Agents {
@@ -286,7 +286,7 @@ fn build_agents(
         server_name: config.tls.server_name.clone(),
     };
     let proxy = config.proxy()?;
-    let base = || {
+    let base = |(input_bytes, output_bytes)| {
         ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -299,20 +299,22 @@ fn build_agents(
             .timeout_send_body(Some(SEND_WITHIN))
             .timeout_per_write(Some(SEND_WITHIN))
             .max_idle_age(IDLE_AT_MOST)
-            .max_response_header_size(INPUT_BUFFER_BYTES)
-            .input_buffer_size(INPUT_BUFFER_BYTES)
-            .output_buffer_size(OUTPUT_BUFFER_BYTES)
+            .max_response_header_size(CLEAR_TEXT_BYTES)
+            .input_buffer_size(input_bytes)
+            .output_buffer_size(output_bytes)
     };
     let in_flight = options.max_in_flight.max(1);
-    let api = base()
+    let api = base(SOCKET_BYTES)
         .timeout_recv_response(Some(ANSWER_WITHIN))
         .timeout_per_read(Some(ANSWER_WITHIN))
         .max_idle_connections(in_flight)
         .max_idle_connections_per_host(in_flight)
         .build();
     // A stream is followed by the next of the same resource at once, so a few idle connections are enough.
-    let watch = base().max_idle_connections(4).max_idle_connections_per_host(4).build();
-    let probe = base().max_idle_connections(1).max_idle_connections_per_host(1).build();
+    let is_bare = config.tls.is_plain || proxy.is_some();
+    let of_watches = if is_bare { SOCKET_BYTES } else { WATCH_SOCKET_BYTES };
+    let watch = base(of_watches).max_idle_connections(4).max_idle_connections_per_host(4).build();
+    let probe = base(SOCKET_BYTES).max_idle_connections(1).max_idle_connections_per_host(1).build();
     let agent = |config| tls::agent(config, connector.clone());
     Ok(Agents { api: agent(api), watch: agent(watch), probe: agent(probe) })
 }

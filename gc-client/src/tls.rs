@@ -3,7 +3,7 @@
 //! The connector is our own, for two reasons: ureq's cannot check a server's certificate against a name other than
 //! the URL's host (the kubeconfig's `tls-server-name`), and it panics on a client certificate that rustls refuses.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Write};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, SignatureScheme, Str
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
-    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
-    SocksConnector, TcpConnector, Transport, TransportAdapter,
+    Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, NextTimeout, SocksConnector,
+    TcpConnector, Transport, TransportAdapter,
 };
 
 use crate::config::{ConfigError, Place, TlsSettings};
@@ -244,15 +244,14 @@ impl<In: Transport> Connector<In> for TlsConnector {
         let mut sock = TransportAdapter::new(boxed, details.current_time.clone());
         sock.set_timeout(details.timeout);
         conn.complete_io(&mut sock)?;
-        let buffers =
-            LazyBuffers::new(details.config.input_buffer_size(), details.config.output_buffer_size());
+        let buffers = ClearText::default();
         Ok(Some(Either::B(TlsTransport { buffers, stream: StreamOwned { conn, sock } })))
     }
 }
 
 /// A connection inside TLS.
 pub(crate) struct TlsTransport {
-    buffers: LazyBuffers,
+    buffers: ClearText,
     stream: StreamOwned<ClientConnection, TransportAdapter>,
 }
 
@@ -266,13 +265,19 @@ impl Transport for TlsTransport {
         self.stream.write_all(&self.buffers.output()[..amount])?;
         // rustls drops the error of a write that it tried on the way; a flush reports it.
         self.stream.flush()?;
+        self.buffers.output = Vec::new();
         Ok(())
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         self.stream.sock.set_timeout(timeout);
-        let amount = self.stream.read(self.buffers.input_append_buf())?;
+        self.buffers.forget_what_was_consumed();
+        let came = self.stream.fill_buf()?;
+        let room = self.buffers.input_append_buf();
+        let amount = came.len().min(room.len());
+        room[..amount].copy_from_slice(&came[..amount]);
         self.buffers.input_appended(amount);
+        self.stream.consume(amount);
         Ok(amount > 0)
     }
 
@@ -288,6 +293,75 @@ impl Transport for TlsTransport {
 impl std::fmt::Debug for TlsTransport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TlsTransport").finish_non_exhaustive()
+    }
+}
+
+/// The head of an answer must fit into this; API servers send some hundred bytes. So must one line of a request's head, of
+/// which a token is the longest.
+pub(crate) const CLEAR_TEXT_BYTES: usize = 8 << 10;
+
+/// What is inside the TLS of one connection. Hundreds of watches wait for minutes until something comes: what they do not
+/// use meanwhile they do not hold, which ureq's own buffers do.
+#[derive(Default)]
+struct ClearText {
+    input: Vec<u8>,
+    /// Of the input, what is there and not used yet.
+    filled: std::ops::Range<usize>,
+    output: Vec<u8>,
+    /// Whether the last that was asked of the input used any of it: if not, it needs more before it can be used.
+    progress: bool,
+}
+
+impl ClearText {
+    fn forget_what_was_consumed(&mut self) {
+        if self.filled.is_empty() {
+            self.filled = 0..0;
+            self.input = Vec::new();
+        }
+    }
+
+    /// Moves what is there to the front and makes room after it.
+    fn make_room(&mut self, bytes: usize) {
+        self.input.copy_within(self.filled.clone(), 0);
+        self.filled = 0..self.filled.len();
+        if self.input.len() < bytes {
+            self.input.resize(bytes, 0);
+        }
+    }
+}
+
+impl Buffers for ClearText {
+    fn output(&mut self) -> &mut [u8] {
+        self.output.resize(CLEAR_TEXT_BYTES, 0);
+        &mut self.output
+    }
+
+    fn input(&self) -> &[u8] {
+        &self.input[self.filled.clone()]
+    }
+
+    fn input_append_buf(&mut self) -> &mut [u8] {
+        self.make_room(CLEAR_TEXT_BYTES);
+        &mut self.input[self.filled.end..]
+    }
+
+    fn input_appended(&mut self, amount: usize) {
+        self.filled.end = self.input.len().min(self.filled.end + amount);
+    }
+
+    fn input_consume(&mut self, amount: usize) {
+        self.progress = amount > 0;
+        self.filled.start = self.filled.end.min(self.filled.start + amount);
+    }
+
+    fn tmp_and_output(&mut self) -> (&mut [u8], &mut [u8]) {
+        self.output.resize(CLEAR_TEXT_BYTES, 0);
+        self.make_room(self.filled.len() + CLEAR_TEXT_BYTES);
+        (&mut self.input[self.filled.end..], &mut self.output)
+    }
+
+    fn can_use_input(&self) -> bool {
+        self.progress && !self.filled.is_empty()
     }
 }
 
@@ -404,4 +478,56 @@ fn explain_tls(error: &rustls::Error) -> String {
         _ => "",
     };
     format!("TLS: {error}{mend}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As ureq uses them: bytes come in pieces, and are used in others.
+    #[test]
+    fn clear_text_comes_out_as_it_went_in() {
+        let mut buffers = ClearText::default();
+        let sent: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
+        let (mut came, mut used) = (0, Vec::new());
+        let mut piece = 1;
+        while used.len() < sent.len() {
+            piece = piece * 7 % 10_007;
+            let room = buffers.input_append_buf();
+            let amount = room.len().min(piece).min(sent.len() - came);
+            room[..amount].copy_from_slice(&sent[came..came + amount]);
+            buffers.input_appended(amount);
+            came += amount;
+            let amount = buffers.input().len().min(piece / 2 + 1);
+            used.extend_from_slice(&buffers.input()[..amount]);
+            buffers.input_consume(amount);
+            assert!(buffers.input.len() <= CLEAR_TEXT_BYTES, "it does not grow");
+        }
+        assert!(used == sent);
+    }
+
+    #[test]
+    fn clear_text_that_was_used_is_not_kept() {
+        let mut buffers = ClearText::default();
+        buffers.input_append_buf()[..3].copy_from_slice(b"abc");
+        buffers.input_appended(3);
+        buffers.input_consume(2);
+        buffers.forget_what_was_consumed();
+        assert_eq!((buffers.input(), buffers.can_use_input()), (&b"c"[..], true));
+        buffers.input_consume(0);
+        assert!(!buffers.can_use_input(), "what was looked at in vain needs more to come");
+        buffers.input_consume(1);
+        buffers.forget_what_was_consumed();
+        assert_eq!(buffers.input.capacity(), 0);
+    }
+
+    #[test]
+    fn a_body_is_sent_while_an_answer_waits() {
+        let mut buffers = ClearText::default();
+        buffers.input_append_buf()[..3].copy_from_slice(b"abc");
+        buffers.input_appended(3);
+        let (piece, output) = buffers.tmp_and_output();
+        assert!(CLEAR_TEXT_BYTES <= piece.len() && output.len() == CLEAR_TEXT_BYTES);
+        assert_eq!(buffers.input(), b"abc");
+    }
 }

@@ -123,7 +123,7 @@ pub enum WireEvent<'a> {
 ///
 /// [`WireError::Status`] when the body is a Status, and everything else that [`WireError`] lists.
 pub fn read_object<R: Read>(format: Format, reader: R) -> Result<ObjectMeta, WireError> {
-    let mut source = Source::new(reader);
+    let mut source = Source::of_list(reader);
     let mut kept = Kept::default();
     match format {
         Format::Json => json::read_object(&mut source, &mut kept)?,
@@ -149,7 +149,7 @@ pub fn read_list<R: Read>(
     reader: R,
     sink: &mut dyn FnMut(MetaRef<'_>) -> ControlFlow<()>,
 ) -> Result<ListEnd, WireError> {
-    let mut source = Source::new(reader);
+    let mut source = Source::of_list(reader);
     let mut list = Kept::default();
     match format {
         Format::Json => json::read_list(&mut source, &mut list, sink)?,
@@ -184,7 +184,7 @@ pub struct WatchReader<R> {
 impl<R: Read> WatchReader<R> {
     /// A watch whose body starts with the next byte of the reader.
     pub fn new(format: Format, reader: R) -> WatchReader<R> {
-        WatchReader { format, source: Source::new(reader), kept: Kept::default() }
+        WatchReader { format, source: Source::of_watch(reader), kept: Kept::default() }
     }
 
     /// Waits for the next event and hands it to the sink. `None` when the stream ends between two events.

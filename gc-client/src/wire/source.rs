@@ -4,8 +4,10 @@ use std::io::{self, Read};
 
 use super::WireError;
 
-/// Small, because there is one for each watched resource and the HTTP layer buffers as well.
-const BUFFER_BYTES: usize = 4 * 1024;
+/// For a list: few are read at once, and there may be much in them.
+const LIST_BYTES: usize = 8 << 10;
+/// For a watch: there is one for each resource, and nothing comes for minutes.
+const WATCH_BYTES: usize = 1 << 10;
 
 /// Bytes of one body.
 #[derive(Debug)]
@@ -19,8 +21,16 @@ pub(super) struct Source<R> {
 }
 
 impl<R: Read> Source<R> {
-    pub(super) fn new(reader: R) -> Source<R> {
-        Source { reader, buffer: vec![0; BUFFER_BYTES].into_boxed_slice(), start: 0, end: 0, offset: 0 }
+    pub(super) fn of_list(reader: R) -> Source<R> {
+        Source::new(reader, LIST_BYTES)
+    }
+
+    pub(super) fn of_watch(reader: R) -> Source<R> {
+        Source::new(reader, WATCH_BYTES)
+    }
+
+    fn new(reader: R, buffer_bytes: usize) -> Source<R> {
+        Source { reader, buffer: vec![0; buffer_bytes].into_boxed_slice(), start: 0, end: 0, offset: 0 }
     }
 
     /// How many bytes have been consumed.
