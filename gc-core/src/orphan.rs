@@ -80,15 +80,15 @@ impl OrphanAttempt {
     pub fn step(&mut self, state: &mut State, _now: Duration, reply: Option<Reply>) -> OrphanStep {
         if let Some(failure) = self.first_failure.take() {
             // O2: the finalizer stays until every dependent has been released.
-            return match failure {
-                wait @ Outcome::WaitForKind { .. } => OrphanStep::Done(wait),
+            return OrphanStep::Done(match failure {
+                Outcome::WaitForKind { api_version, kind } if self.waits_for(state, &api_version, &kind) => {
+                    Outcome::WaitForKind { api_version, kind }
+                }
                 other => {
                     let n = self.failures;
-                    OrphanStep::Done(Outcome::Retry(format!(
-                        "{n} dependents not orphaned; the first {other}"
-                    )))
+                    Outcome::Retry(format!("{n} dependents not orphaned; the first {other}"))
                 }
-            };
+            });
         }
         let late = self.dependents_to_release(state);
         if let Some(removal) = &mut self.removal {
@@ -126,6 +126,14 @@ impl OrphanAttempt {
         let attempts =
             dependents.into_iter().map(|d| ReleaseAttempt::new(state, d, self.uid.clone())).collect();
         OrphanStep::Release(attempts)
+    }
+
+    /// Whether a dependent of a kind that is not served keeps it waiting. While others were released, the kind may have
+    /// come, and its objects may have gone; then nothing would wake it.
+    fn waits_for(&self, state: &State, api_version: &str, kind: &str) -> bool {
+        let is_of_it = |d: &Coordinate| d.api_version == api_version && d.kind == kind;
+        state.kinds().resolve(api_version, kind).is_none()
+            && self.dependents_to_release(state).iter().any(is_of_it)
     }
 
     /// The dependents that the graph knows and that this attempt has not released: the graph may not have seen yet

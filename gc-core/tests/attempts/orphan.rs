@@ -216,3 +216,28 @@ fn o2_a_dependent_that_names_the_owner_again_is_released_again() {
         "#]],
     );
 }
+
+/// Found by simulation: the definition was deleted, and its objects with it, while others were being released; the owner
+/// waited for the kind all the same, until discovery looked again.
+#[test]
+fn o2_an_owner_waits_for_no_kind_of_which_no_dependent_is_left() {
+    let world = "
+        both  cm/o @ns uid=o rv=5 finalizers=[orphan] deleting
+        both  cm/1 @ns uid=1 owners=[cm/o#o]
+        graph late/2 @ns uid=2 owners=[cm/o#o]
+        after #1 gone late/2 @ns uid=2";
+    let mut world = World::new(world);
+    assert!(matches!(world.orphan("o"), Outcome::Retry(_)));
+    world.orphan("o");
+    expect![[r#"
+        patch configmaps ns/1 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"1"}} -> uid=1 rv=1'
+        - 1: lives; 1 owner references removed
+        - 2: waits until the kind Late of late.example.com/v1 is served
+        = will be tried again: 1 dependents not orphaned; the first waits until the kind Late of late.example.com/v1 is served
+        patch configmaps ns/1 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"1"}} -> uid=1 rv=1''
+        - 1: lives; 1 owner references removed
+        read configmaps ns/o -> uid=o rv=5
+        patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"5","uid":"o"}} -> uid=o rv=5'
+        = finalizer orphan removed
+    "#]].assert_eq(&world.transcript());
+}
