@@ -198,10 +198,12 @@ impl GraphBuilder {
     pub fn found(&self, state: &mut State, finding: &Finding, out: &mut Out) {
         let is_void = finding.era != state.era();
         match &finding.fact {
-            Fact::Absent(coordinate) | Fact::Impossible(coordinate) if is_void => {
+            Fact::Absent(coordinate, _) | Fact::Impossible(coordinate) if is_void => {
                 out.effects.push(Effect::AttemptToDelete(coordinate.uid.clone()));
             }
-            Fact::Absent(coordinate) => state.virtual_delete(coordinate, &mut out.effects),
+            Fact::Absent(coordinate, asked_at) => {
+                state.virtual_delete(coordinate, *asked_at, &mut out.effects);
+            }
             Fact::Impossible(coordinate) => state.reconsider(coordinate, &mut out.effects),
         }
     }

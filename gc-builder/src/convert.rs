@@ -35,10 +35,10 @@ fn owner_reference(reference: gc_client::OwnerReference) -> OwnerReference {
 /// What an attempt sees in place of an error.
 pub fn refused(target: &Target, error: &Error) -> Reply {
     let Error::Status(status) = error else { return Reply::Failed(error.to_string()) };
-    let Status { code, is_status, reason, name, kind, .. } = &**status;
+    let Status { code, is_status, reason, name, kind, retry_after, .. } = &**status;
     let message = status.to_string();
-    let (code, is_status) = (*code, *is_status);
-    Reply::refused(target, &Refusal { code, is_status, reason, name, kind, message: &message })
+    let (code, is_status, retry_after) = (*code, *is_status, *retry_after);
+    Reply::refused(target, &Refusal { code, is_status, reason, name, kind, message: &message, retry_after })
 }
 
 /// The resource of an attempt's request, as the client wants it.

@@ -14,6 +14,8 @@ pub use mistakes::Mistake;
 pub use monitors::{Monitor, MonitorId, Monitors};
 pub use schedule::{Look, Poke, Schedule};
 
+use std::time::Duration;
+
 use gc_client::{ApiResource, Error, ObjectMeta, WatchEvent};
 use gc_core::Outcome;
 use gc_graph::{Coordinate, Effect};
@@ -78,8 +80,8 @@ pub struct Finding {
 /// See [`Finding`].
 #[derive(Clone, Debug)]
 pub enum Fact {
-    /// Nothing exists at this coordinate (spec G9).
-    Absent(Coordinate),
+    /// Nothing exists at this coordinate, as a read says that was asked for at this time (spec G9).
+    Absent(Coordinate, Duration),
     /// Nothing can exist at this coordinate of a virtual node (spec D6).
     Impossible(Coordinate),
 }
@@ -88,13 +90,14 @@ impl Finding {
     /// What is to be told of an attempt's outcome; `era` is the one in which the attempt began.
     pub fn of(era: u64, outcome: &Outcome) -> Option<Finding> {
         let fact = match outcome {
-            Outcome::VirtuallyDeleted(coordinate) => Fact::Absent(coordinate.clone()),
+            Outcome::VirtuallyDeleted(coordinate, asked_at) => Fact::Absent(coordinate.clone(), *asked_at),
             Outcome::Impossible(coordinate) => Fact::Impossible(coordinate.clone()),
             Outcome::Enqueue(_)
             | Outcome::Forget(_)
             | Outcome::WaitForKind { .. }
             | Outcome::Retry(_)
-            | Outcome::RetryAfter(..) => return None,
+            | Outcome::RetryAfter(..)
+            | Outcome::Busy(..) => return None,
         };
         Some(Finding { era, fact })
     }

@@ -20,7 +20,7 @@ const BODY_BYTES_MAX: u64 = 16 << 20;
 /// days. Bodies of lists and watches are no such bodies.
 const BODY_WITHIN: Duration = Duration::from_secs(60);
 
-/// How often `send` asks again after a 429 or 503 that names a time to wait.
+/// How often `send` asks again for something to read after a 429 or 503 that names a time to wait.
 const RETRIES_MAX: u32 = 5;
 
 /// The stack of a thread that opens a stream; twenty times what a handshake was seen to need.
@@ -170,10 +170,14 @@ impl Client {
 
     /// Sends a request and reads the answer; any HTTP status is `Ok`.
     ///
-    /// A 429, and for a GET also a 503, that names a time to wait is waited for and asked again, at most five times
-    /// and 30 s in all; then the answer is handed back. A 401, and a certificate that one side does not believe, is
-    /// asked again once when fresh credentials or authorities could be had. A GET that fails because the server had just closed an idle connection is sent once more. A mutating
-    /// request is never sent again when the server may have acted.
+    /// A GET may be sent again: after a 429 or a 503 that names a time to wait, when that has passed, at most five times
+    /// and 30 s in all; once after a 401, or when one side does not believe the other's certificate, if fresh credentials
+    /// or authorities could be had; once when the server had just closed the connection.
+    ///
+    /// Whatever changes something is sent once, also where the server certainly has not acted: what it was decided by may
+    /// not hold any more when the waiting is over (a run of a credential plugin, the time that a 429 asks for). Whoever
+    /// decided it gets the answer or the error, fresh credentials are ready for the next request, and
+    /// [`Response::retry_after`] says when that is welcome.
     ///
     /// # Errors
     ///
@@ -193,7 +197,12 @@ impl Client {
                     retry.reconnected = true;
                 }
                 // Nothing was sent, or nothing of it was looked at.
-                Err(Failure::Distrust(_)) if self.inner.renew(&mut retry, &current, Renew::Files)? => {}
+                Err(Failure::Distrust(error)) => {
+                    let is_renewed = self.inner.renew(&mut retry, &current, Renew::Files)?;
+                    if !is_renewed || request.method != Method::Get {
+                        return Err(error);
+                    }
+                }
                 Err(failure) => return Err(failure.into_error()),
             }
         }
@@ -487,12 +496,13 @@ impl Inner {
         request: &Request<'_>,
         response: &Response,
     ) -> Result<Option<Duration>, Error> {
+        let is_read = request.method == Method::Get;
         if response.code == 401 && !retry.refreshed {
-            return Ok(self.renew(retry, current, Renew::All)?.then_some(Duration::ZERO));
+            let is_renewed = self.renew(retry, current, Renew::All)?;
+            return Ok((is_renewed && is_read).then_some(Duration::ZERO));
         }
-        // The server refuses a 429 before it acts. A 503 may come from a proxy that has already passed the request on.
-        let did_not_act = response.code == 429 || (response.code == 503 && request.method == Method::Get);
-        let Some(wait) = response.retry_after.filter(|_| did_not_act) else { return Ok(None) };
+        let is_asked_to_wait = is_read && matches!(response.code, 429 | 503);
+        let Some(wait) = response.retry_after.filter(|_| is_asked_to_wait) else { return Ok(None) };
         if retry.waits >= RETRIES_MAX || retry.waited + wait > RETRY_TOTAL_MAX {
             return Ok(None);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gc_graph::{Coordinate, Node, Uid};
 
 use crate::circle::{OpenCircle, owners_in_a_circle};
-use crate::finalizer::{RemoveFinalizer, describe, plausible};
+use crate::finalizer::{RemoveFinalizer, busy, describe, plausible};
 use crate::mistakes::Mistake;
 use crate::patch;
 use crate::state::{Absence, Known, State};
@@ -44,6 +44,10 @@ pub struct DeleteAttempt {
     era: Option<u64>,
     /// When the request under way was given out: a reply says what was true some time after that, not what is.
     asked_at: Duration,
+    /// Whether an answer took so long that what was known of the owners before it is too old by now (S7): a server that
+    /// is restored from a backup is away for longer than a proof lasts, so that answers which follow on one another
+    /// faster than that all come from the same one.
+    is_aged: bool,
 }
 
 /// The node as it was when the attempt began.
@@ -111,7 +115,14 @@ struct Decided {
 impl DeleteAttempt {
     /// An attempt at the node with this UID.
     pub fn new(uid: Uid) -> DeleteAttempt {
-        DeleteAttempt { uid, stage: Stage::Start, decisions: 0, era: None, asked_at: Duration::ZERO }
+        DeleteAttempt {
+            uid,
+            stage: Stage::Start,
+            decisions: 0,
+            era: None,
+            asked_at: Duration::ZERO,
+            is_aged: false,
+        }
     }
 
     /// The node's UID.
@@ -136,7 +147,12 @@ impl DeleteAttempt {
     /// moment, the same for all attempts on this state.
     pub fn step(&mut self, state: &mut State, now: Duration, reply: Option<Reply>) -> Step {
         state.tell_time(now);
+        if let Some(outcome) = busy(reply.as_ref()) {
+            self.stage = Stage::Done(outcome.clone());
+            return Step::Done(outcome);
+        }
         let stage = std::mem::replace(&mut self.stage, Stage::Start);
+        self.is_aged |= reply.is_some() && state.proof_age_max() < now.saturating_sub(self.asked_at);
         let is_void = *self.era.get_or_insert(state.era()) != state.era();
         let step = match (stage, plausible(reply)) {
             (Stage::Done(outcome), _) => Step::Done(outcome),
@@ -214,7 +230,7 @@ impl DeleteAttempt {
         if state.kinds().resolve(&coordinate.api_version, &coordinate.kind).is_some() {
             // Namespaced without a namespace, or with a name that no object has: a dependent made it up (D6).
             if state.makes(Mistake::ImpossibleIsAbsent) {
-                return Step::Done(Outcome::VirtuallyDeleted(coordinate.clone()));
+                return Step::Done(Outcome::VirtuallyDeleted(coordinate.clone(), state.now()));
             }
             return Step::Done(Outcome::Impossible(coordinate.clone()));
         }
@@ -296,7 +312,7 @@ impl DeleteAttempt {
             return forget(Why::Gone);
         }
         match state.weigh_absence(&item.coordinate, now) {
-            Absence::Proved => Step::Done(Outcome::VirtuallyDeleted(item.coordinate.clone())),
+            Absence::Proved => Step::Done(Outcome::VirtuallyDeleted(item.coordinate.clone(), self.asked_at)),
             Absence::Unconfirmed(delay) => Step::Done(Outcome::RetryAfter(
                 delay,
                 format!("{} is gone for a read, but not for the watch", item.target),
@@ -314,11 +330,21 @@ impl DeleteAttempt {
         if live.resource_version.is_empty() {
             return retry(format!("{} was read without a version: never changed so", item.target));
         }
+        self.decide_on(state, item, live, Source::Read)
+    }
+
+    fn decide_on(&mut self, state: &mut State, item: Item, live: LiveObject, source: Source) -> Step {
         self.decisions += 1;
         if DECISIONS_MAX < self.decisions {
-            return retry("it changes faster than it can be decided".into());
+            let why = if self.is_aged {
+                "the server answers slower than proofs last"
+            } else {
+                "it changes faster than it can be decided"
+            };
+            return retry(why.into());
         }
-        self.classify(state, item, Classified::new(live, Source::Read))
+        self.is_aged = false;
+        self.classify(state, item, Classified::new(live, source))
     }
 
     /// D5: asks the state about each reference, and the server where the state cannot know.
@@ -351,6 +377,8 @@ impl DeleteAttempt {
         let Some(reference) = classified.live.owner_references.get(classified.classes.len()) else {
             return retry(describe(Some(reply)));
         };
+        // However long this answer took, it is the first that the verdict rests on.
+        self.is_aged &= !classified.classes.is_empty();
         match reply {
             Reply::Object(owner) if owner.uid == reference.uid => {
                 let class = State::class_of_live_owner(&owner);
@@ -390,6 +418,7 @@ impl DeleteAttempt {
         let blocks = live.owner_references.iter().any(OwnerReference::blocks);
         match verdict {
             Verdict::Keep => forget(Why::OwnerAlive),
+            _ if self.is_aged => self.decide_on(state, item, live, source),
             Verdict::Delete { policy, unblock } if !(unblock && blocks) => {
                 self.delete(item, Decided { live, source, classes, policy, deletes: 0 })
             }
@@ -485,7 +514,9 @@ impl DeleteAttempt {
         let (item, decided, kind) = was;
         match reply {
             // The patch moved the version; the owners that the verdict rests on are the same ones.
-            Reply::Object(live) if same_owners(&live, &decided.live) && !live.being_deleted => {
+            Reply::Object(live)
+                if same_owners(&live, &decided.live) && !live.being_deleted && !self.is_aged =>
+            {
                 self.delete(item, Decided { live, ..decided })
             }
             Reply::UnsupportedMediaType if kind == PatchKind::StrategicMerge => {
@@ -536,7 +567,7 @@ impl DeleteAttempt {
     }
 
     /// D11: the same references at another version are deleted again at once; anything else is decided afresh. So is
-    /// what rests on an owner that was waiting: a second DELETE can turn its foreground deletion into an orphaning.
+    /// what rests on proofs that have aged meanwhile, and what rests on an owner that was waiting: a second DELETE can turn its foreground deletion into an orphaning.
     fn reread(&mut self, state: &mut State, now: Duration, item: Item, was: Decided, reply: Reply) -> Step {
         let live = match reply {
             Reply::Object(live) if Uid::new(&live.uid) == self.uid => live,
@@ -548,7 +579,7 @@ impl DeleteAttempt {
         }
         let differ =
             live.owner_references != was.live.owner_references || was.classes.contains(&Class::Waiting);
-        if differ && !state.makes(Mistake::ConflictRepeatsDelete) {
+        if (differ || self.is_aged) && !state.makes(Mistake::ConflictRepeatsDelete) {
             return self.decide(state, item, live);
         }
         let deletes = was.deletes + 1;

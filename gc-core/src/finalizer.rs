@@ -99,10 +99,20 @@ pub(crate) fn plausible(reply: Option<Reply>) -> Option<Reply> {
     }
 }
 
+/// The outcome of any attempt that a busy server has answered: it does not matter what had been asked.
+pub(crate) fn busy(reply: Option<&Reply>) -> Option<Outcome> {
+    match reply {
+        Some(Reply::TooManyRequests { retry_after, message }) => {
+            Some(Outcome::Busy(*retry_after, message.clone()))
+        }
+        _ => None,
+    }
+}
+
 /// What an unexpected reply says, for a retry's reason.
 pub(crate) fn describe(reply: Option<Reply>) -> String {
     match reply {
-        Some(Reply::Failed(reason)) => reason,
+        Some(Reply::Failed(reason) | Reply::TooManyRequests { message: reason, .. }) => reason,
         Some(Reply::Invalid(reason)) => format!("the server refused the change: {reason}"),
         Some(Reply::Conflict) => "somebody else keeps writing to it".into(),
         Some(Reply::UnsupportedMediaType) => "the server does not take this patch format".into(),

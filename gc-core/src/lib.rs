@@ -21,8 +21,8 @@ pub use memory::Coordinates;
 pub use mistakes::Mistake;
 pub use orphan::{OrphanAttempt, OrphanStep, ReleaseAttempt};
 pub use request::{
-    LiveObject, OwnerReference, PatchKind, PatchedField, Propagation, Refusal, Reply, Request, Resource,
-    Target,
+    LiveObject, OwnerReference, PatchKind, PatchedField, Propagation, RETRY_AFTER_MAX, Refusal, Reply,
+    Request, Resource, Target,
 };
 pub use state::{Options, State};
 pub use verdict::{Class, Facts, Verdict, verdict};
@@ -53,9 +53,9 @@ pub enum Outcome {
     Forget(Why),
     /// These nodes go to attempt-to-delete; the item itself is forgotten (D3).
     Enqueue(Vec<Uid>),
-    /// The item's coordinate does not exist: hand it to [`State::virtual_delete`], in the order of the other
-    /// changes (G9). The item is forgotten.
-    VirtuallyDeleted(Coordinate),
+    /// The item's coordinate does not exist, as a read says that was asked for at this time: hand both to
+    /// [`State::virtual_delete`], in the order of the other changes (G9). The item is forgotten.
+    VirtuallyDeleted(Coordinate, Duration),
     /// The item is virtual and its coordinate is one that no object can have: hand it to [`State::reconsider`]. The
     /// item is forgotten.
     Impossible(Coordinate),
@@ -63,6 +63,10 @@ pub enum Outcome {
     Retry(String),
     /// Put the item back after this delay; evidence is to be confirmed then (D16).
     RetryAfter(Duration, String),
+    /// The server has too much to do and asked not to be bothered for this long: put the item back with exponential
+    /// back-off, but not before that, and ask for nothing else meanwhile. The next attempt decides afresh: what this one
+    /// would have written may be wrong by then.
+    Busy(Duration, String),
     /// No resource serves this kind (yet): the item has been parked in the [`State`] and
     /// [`State::set_kinds`] wakes it (D7, D17). The item is forgotten.
     WaitForKind {
@@ -106,11 +110,14 @@ impl fmt::Display for Outcome {
         match self {
             Outcome::Forget(why) => why.fmt(f),
             Outcome::Enqueue(uids) => write!(f, "waits for {} blocking dependents", uids.len()),
-            Outcome::VirtuallyDeleted(coordinate) => write!(f, "{coordinate} does not exist"),
+            Outcome::VirtuallyDeleted(coordinate, _) => write!(f, "{coordinate} does not exist"),
             Outcome::Impossible(coordinate) => write!(f, "{coordinate} cannot exist"),
             Outcome::Retry(reason) => write!(f, "will be tried again: {reason}"),
             Outcome::RetryAfter(delay, reason) => {
                 write!(f, "will be tried again in {} ms: {reason}", delay.as_millis())
+            }
+            Outcome::Busy(delay, reason) => {
+                write!(f, "will be tried again in {} ms or later: {reason}", delay.as_millis())
             }
             Outcome::WaitForKind { api_version, kind } => {
                 write!(f, "waits until the kind {kind} of {api_version} is served")

@@ -27,7 +27,7 @@ pub struct Coordinates {
 struct Entry {
     coordinate: Coordinate,
     used: u64,
-    /// When it was last inserted.
+    /// The latest time that it was inserted as of.
     since: Duration,
 }
 
@@ -51,13 +51,13 @@ impl Coordinates {
         self.len == 0
     }
 
-    /// Remembers a coordinate as of `now`, and marks it as just used.
-    pub fn insert(&mut self, coordinate: Coordinate, now: Duration) {
+    /// Remembers a coordinate as of `since`, unless it is as of later already, and marks it as just used.
+    pub fn insert(&mut self, coordinate: Coordinate, since: Duration) {
         if COORDINATE_BYTES_MAX < text_bytes(&coordinate) {
             return;
         }
         if let Some(entry) = self.touch(&coordinate) {
-            entry.since = now;
+            entry.since = entry.since.max(since);
             return;
         }
         if self.len == self.capacity {
@@ -65,7 +65,7 @@ impl Coordinates {
         }
         self.note_use(&coordinate.uid);
         let entries = self.by_uid.entry(coordinate.uid.clone()).or_default();
-        entries.push(Entry { coordinate, used: self.clock, since: now });
+        entries.push(Entry { coordinate, used: self.clock, since });
         self.len += 1;
     }
 

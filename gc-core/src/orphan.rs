@@ -5,7 +5,7 @@ use std::time::Duration;
 use gc_graph::{Coordinate, Node, Uid};
 use hashbrown::HashMap;
 
-use crate::finalizer::{RemoveFinalizer, describe, plausible};
+use crate::finalizer::{RemoveFinalizer, busy, describe, plausible};
 use crate::mistakes::Mistake;
 use crate::{
     LiveObject, ORPHAN_FINALIZER, Outcome, OwnerReference, PatchKind, PatchedField, Reply, Request, State,
@@ -40,6 +40,8 @@ pub struct OrphanAttempt {
     asked: HashMap<Uid, String>,
     failures: u32,
     first_failure: Option<Outcome>,
+    /// The longest wait that the server asked for.
+    busy_for: Option<Duration>,
     removal: Option<RemoveFinalizer>,
 }
 
@@ -53,6 +55,7 @@ impl OrphanAttempt {
             asked: HashMap::new(),
             failures: 0,
             first_failure: None,
+            busy_for: None,
             removal: None,
         }
     }
@@ -71,7 +74,15 @@ impl OrphanAttempt {
             }
             failure => {
                 self.failures += 1;
-                self.first_failure.get_or_insert(failure);
+                if let Outcome::Busy(delay, _) = failure {
+                    self.busy_for = self.busy_for.max(Some(delay));
+                }
+                // One whose kind is not served must not keep the others, which may succeed the next time, waiting for it.
+                if self.first_failure.is_none()
+                    || matches!(self.first_failure, Some(Outcome::WaitForKind { .. }))
+                {
+                    self.first_failure = Some(failure);
+                }
             }
         }
     }
@@ -86,9 +97,16 @@ impl OrphanAttempt {
                 }
                 other => {
                     let n = self.failures;
-                    Outcome::Retry(format!("{n} dependents not orphaned; the first {other}"))
+                    let reason = format!("{n} dependents not orphaned; the first {other}");
+                    match self.busy_for {
+                        Some(delay) => Outcome::Busy(delay, reason),
+                        None => Outcome::Retry(reason),
+                    }
                 }
             });
+        }
+        if let Some(outcome) = busy(reply.as_ref()) {
+            return OrphanStep::Done(outcome);
         }
         let late = self.dependents_to_release(state);
         if let Some(removal) = &mut self.removal {
@@ -193,6 +211,9 @@ impl ReleaseAttempt {
             state.park(&self.owner, &api_version, &kind);
             return Step::Done(Outcome::WaitForKind { api_version, kind });
         };
+        if let Some(outcome) = busy(reply.as_ref()) {
+            return Step::Done(outcome);
+        }
         match (self.asked, plausible(reply)) {
             (_, Some(Reply::NotFound { proof: true })) => Step::Done(Outcome::Forget(Why::Gone)),
             (Asked::Nothing, _) if state.takes_strategic_merge(&target.resource) => self.strategic(target),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gc_graph::Uid;
 
@@ -158,6 +159,13 @@ pub enum Reply {
     Invalid(String),
     /// 415: the kind does not take this patch format.
     UnsupportedMediaType,
+    /// 429: the server has too much to do and has not acted.
+    TooManyRequests {
+        /// For how long it is not to be asked again; at most [`RETRY_AFTER_MAX`].
+        retry_after: Duration,
+        /// The server's words.
+        message: String,
+    },
     /// Anything else: a 5xx, a 403, a time-out, a broken connection. Proves nothing.
     Failed(String),
 }
@@ -177,7 +185,15 @@ pub struct Refusal<'a> {
     pub kind: &'a str,
     /// The server's words, for logs.
     pub message: &'a str,
+    /// The header `Retry-After`.
+    pub retry_after: Option<Duration>,
 }
+
+/// The longest `Retry-After` that is believed: API servers ask for 1 to 32 s (apiserver's `droppedRequestsTracker`). What
+/// asks for more is not busy but broken, and must not keep workers from what others own.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(32);
+/// What a 429 without the header asks for: the least that API servers do.
+const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 
 impl Reply {
     /// The reply that an error answer to a request about `target` is. The place where spec D16 is decided: a 404
@@ -191,7 +207,9 @@ impl Reply {
     ///     group: "".into(), version: "v1".into(), resource: "pods".into(), kind: "Pod".into(), namespaced: true,
     /// };
     /// let target = Target { resource: Arc::new(pods), namespace: "ns".into(), name: "a".into() };
-    /// let named = Refusal { code: 404, is_status: true, reason: "NotFound", name: "a", kind: "pods", message: "" };
+    /// let named = Refusal {
+    ///     code: 404, is_status: true, reason: "NotFound", name: "a", kind: "pods", ..Refusal::default()
+    /// };
     /// assert_eq!(Reply::refused(&target, &named), Reply::NotFound { proof: true });
     /// let not_served = Refusal { code: 404, ..Refusal::default() };
     /// assert_eq!(Reply::refused(&target, &not_served), Reply::NotFound { proof: false });
@@ -202,6 +220,10 @@ impl Reply {
             409 => Reply::Conflict,
             415 => Reply::UnsupportedMediaType,
             422 => Reply::Invalid(refusal.message.to_owned()),
+            429 => Reply::TooManyRequests {
+                retry_after: refusal.retry_after.unwrap_or(RETRY_AFTER_DEFAULT).min(RETRY_AFTER_MAX),
+                message: refusal.message.to_owned(),
+            },
             _ => Reply::Failed(refusal.message.to_owned()),
         }
     }

@@ -140,7 +140,11 @@ impl State {
     /// proved at this time; a proof that is taken for older than it is costs a read.
     pub fn tell_time(&mut self, now: Duration) {
         self.now = self.now.max(now);
-        let stamp = u32::try_from(self.now.as_millis() / STAMP.as_millis()).unwrap_or(u32::MAX);
+        self.stamp(self.now);
+    }
+
+    fn stamp(&mut self, time: Duration) {
+        let stamp = u32::try_from(time.as_millis() / STAMP.as_millis()).unwrap_or(u32::MAX);
         self.graph.set_stamp(stamp);
     }
 
@@ -153,6 +157,15 @@ impl State {
     #[expect(clippy::unused_self, reason = "with the feature it is used")]
     pub(crate) fn makes(&self, _: Mistake) -> bool {
         false
+    }
+
+    /// The latest time that anybody told.
+    pub fn now(&self) -> Duration {
+        self.now
+    }
+
+    pub(crate) fn proof_age_max(&self) -> Duration {
+        self.options.proof_age_max
     }
 
     /// The ownership graph, to be asked.
@@ -204,7 +217,7 @@ impl State {
         self.lives(seen);
         let had = self.makes(Mistake::EdgeNotLevel).then(|| mistakes::level(&self.graph, seen));
         self.graph.observe(seen, effects);
-        self.absorb(effects, first);
+        self.absorb(effects, first, self.now);
         if let Some(had) = had {
             mistakes::forget_level(&self.graph, seen, had, effects);
         }
@@ -214,15 +227,18 @@ impl State {
     pub fn delete(&mut self, seen: &Observation<'_>, effects: &mut Vec<Effect>) {
         let first = effects.len();
         self.graph.delete(seen, effects);
-        self.absorb(effects, first);
+        self.absorb(effects, first, self.now);
     }
 
-    /// A worker found that nothing exists at a coordinate (G9).
-    pub fn virtual_delete(&mut self, absent: &Coordinate, effects: &mut Vec<Effect>) {
+    /// A worker found that nothing exists at a coordinate (G9): by a read that was asked for at this time. The proof is
+    /// as old as that, however long the answer, and the news of it, took.
+    pub fn virtual_delete(&mut self, absent: &Coordinate, asked_at: Duration, effects: &mut Vec<Effect>) {
         let first = effects.len();
+        self.stamp(asked_at);
         self.graph.virtual_delete(absent, effects);
-        self.absorb(effects, first);
+        self.absorb(effects, first, asked_at);
         self.pass_over(&absent.uid, effects, first);
+        self.stamp(self.now);
     }
 
     /// A worker found that no object can have a virtual node's coordinate (G9, D6).
@@ -238,12 +254,16 @@ impl State {
     /// at one that no object can have, else as absent.
     fn pass_over(&mut self, uid: &Uid, effects: &mut Vec<Effect>, first: usize) {
         let mut passed: Vec<Coordinate> = Vec::new();
+        // The oldest of the proofs by which coordinates are passed over.
+        let mut since = self.now;
         while let Some(at) = position_of_retry(effects, first, uid) {
             let Some(coordinate) = self.graph.get(uid).map(|node| node.coordinate()) else { return };
             let is_impossible = self.is_impossible(&coordinate);
-            if ALTERNATIVES_MAX < passed.len() || !(is_impossible || self.is_known_absent(&coordinate)) {
+            let absent_since = self.known_absent_since(&coordinate);
+            if ALTERNATIVES_MAX < passed.len() || !(is_impossible || absent_since.is_some()) {
                 return;
             }
+            since = since.min(absent_since.unwrap_or(since));
             effects.remove(at);
             let rests = is_impossible || !passed.iter().any(|passed| self.is_impossible(passed));
             if passed.contains(&coordinate) && rests {
@@ -254,8 +274,10 @@ impl State {
         }
         let Some(coordinate) = self.graph.get(uid).map(|node| node.coordinate()) else { return };
         if passed.contains(&coordinate) && !self.is_impossible(&coordinate) {
+            self.stamp(since);
             self.graph.virtual_delete_all(uid, effects);
-            self.absorb(effects, first);
+            self.absorb(effects, first, since);
+            self.stamp(self.now);
         }
     }
 
@@ -264,12 +286,13 @@ impl State {
             && self.target(coordinate).is_none()
     }
 
-    fn is_known_absent(&mut self, coordinate: &Coordinate) -> bool {
+    fn known_absent_since(&mut self, coordinate: &Coordinate) -> Option<Duration> {
         let resource = self.kinds.resolve(&coordinate.api_version, &coordinate.kind);
         let is_cluster_scoped = resource.is_some_and(|resource| !resource.namespaced);
-        self.absent.contains(coordinate)
-            || is_cluster_scoped
-                && self.absent.contains(&Coordinate { namespace: String::new(), ..coordinate.clone() })
+        self.absent.since(coordinate).or_else(|| {
+            let anywhere = Coordinate { namespace: String::new(), ..coordinate.clone() };
+            if is_cluster_scoped { self.absent.since(&anywhere) } else { None }
+        })
     }
 
     /// A complete list of this source begins (S5).
@@ -281,14 +304,14 @@ impl State {
     pub fn end_list(&mut self, source: SourceId, effects: &mut Vec<Effect>) {
         let first = effects.len();
         self.graph.end_list(source, effects);
-        self.absorb(effects, first);
+        self.absorb(effects, first, self.now);
     }
 
     /// The resource is no longer served; nothing is proved by that (S2).
     pub fn unserve(&mut self, source: SourceId, effects: &mut Vec<Effect>) {
         let first = effects.len();
         self.graph.unserve(source, effects);
-        self.absorb(effects, first);
+        self.absorb(effects, first, self.now);
     }
 
     /// Discovery has a new answer: items that waited for a kind that is served now, or that they no longer need, are
@@ -357,14 +380,15 @@ impl State {
         }
     }
 
-    /// Takes out of the new effects what concerns the memory of coordinates, and leaves the rest to the caller.
-    fn absorb(&mut self, effects: &mut Vec<Effect>, first: usize) {
+    /// Takes out of the new effects what concerns the memory of coordinates, and leaves the rest to the caller. What is
+    /// absent has been so since then.
+    fn absorb(&mut self, effects: &mut Vec<Effect>, first: usize, since: Duration) {
         let mut i = first;
         while i < effects.len() {
             match &effects[i] {
                 Effect::Absent(_) => {
                     if let Effect::Absent(coordinate) = effects.remove(i) {
-                        self.remember_absent(coordinate);
+                        self.remember_absent(coordinate, since);
                     }
                 }
                 Effect::AttemptToOrphan(uid) => {
@@ -382,7 +406,7 @@ impl State {
         }
     }
 
-    fn remember_absent(&mut self, coordinate: Coordinate) {
+    fn remember_absent(&mut self, coordinate: Coordinate, since: Duration) {
         let namespaced =
             self.kinds.resolve(&coordinate.api_version, &coordinate.kind).map(|resource| resource.namespaced);
         // A namespaced kind without a namespace is a coordinate that a cluster-scoped dependent made up. Its absence
@@ -391,7 +415,7 @@ impl State {
         if is_made_up && !self.makes(Mistake::ImpossibleIsAbsent) {
             return;
         }
-        self.absent.insert(coordinate, self.now);
+        self.absent.insert(coordinate, since);
     }
 
     /// Whether objects are deleted on the version that the graph has seen (D15).

@@ -197,7 +197,8 @@ fn with_retries(
 /// that is refused stay what they are.
 fn may_pass(error: &Error) -> bool {
     match error {
-        Error::Status(status) => status.code == 429 || status.code >= 500,
+        // After a 401 the client has looked for fresh credentials.
+        Error::Status(status) => matches!(status.code, 401 | 429) || status.code >= 500,
         Error::Transport { .. } | Error::Credentials { .. } => true,
         // It was posted and its answer is lost, it can never be posted, or the daemon stops.
         Error::Decode { .. } | Error::Invalid { .. } | Error::ShutDown => false,

@@ -138,6 +138,12 @@ impl Shared {
         drop(self.resumed.wait_while(paused, |paused| *paused));
     }
 
+    /// Waits, unless the program stops first.
+    fn rest(&self, duration: Duration) {
+        let paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.resumed.wait_timeout_while(paused, duration, |_| !self.is_stopping()));
+    }
+
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
@@ -204,6 +210,11 @@ fn work(shared: &Shared, queue: &Queue<Uid>, attempt: fn(&Shared, &Uid) -> Optio
         match outcome {
             Outcome::Retry(_) => item.retry(),
             Outcome::RetryAfter(delay, _) => item.requeue_after(delay),
+            Outcome::Busy(delay, _) => {
+                item.retry_after(delay);
+                // Or the server would be asked about every other object of the queue meanwhile.
+                shared.rest(delay);
+            }
             outcome => {
                 item.finish_ok();
                 settle(shared, era, outcome);
@@ -217,10 +228,12 @@ const FAILURES_WORTH_A_WARNING: u32 = 8;
 
 fn say(uid: &Uid, outcome: &Outcome, failures: u32) {
     match outcome {
-        Outcome::Retry(reason) if 0 < failures && failures.is_multiple_of(FAILURES_WORTH_A_WARNING) => {
+        Outcome::Retry(reason) | Outcome::Busy(_, reason)
+            if 0 < failures && failures.is_multiple_of(FAILURES_WORTH_A_WARNING) =>
+        {
             warn!("{uid} has failed {failures} times and will be tried again: {reason}");
         }
-        Outcome::Retry(_) | Outcome::RetryAfter(..) => debug!("{uid}: {outcome}"),
+        Outcome::Retry(_) | Outcome::RetryAfter(..) | Outcome::Busy(..) => debug!("{uid}: {outcome}"),
         _ => trace!("{uid}: {outcome}"),
     }
 }
@@ -311,7 +324,7 @@ fn attempt_to_orphan(shared: &Shared, uid: &Uid) -> Option<Outcome> {
     }
 }
 
-/// O1: in parallel, with a bound. What is left when the program stops comes back as a retry.
+/// O1: in parallel, with a bound. Whoever meets a busy server rests before the next. What is left when the program stops comes back as a retry.
 fn release_all(shared: &Shared, releases: &[ReleaseAttempt]) -> Vec<(Uid, Outcome)> {
     let width = releases.len().min(RELEASES_IN_PARALLEL);
     let next = AtomicUsize::new(0);
@@ -320,6 +333,9 @@ fn release_all(shared: &Shared, releases: &[ReleaseAttempt]) -> Vec<(Uid, Outcom
         while let Some(release) = releases.get(next.fetch_add(1, Ordering::Relaxed)) {
             let uid = release.uid().clone();
             let outcome = run_release(shared, release.clone());
+            if let Outcome::Busy(delay, _) = outcome {
+                shared.rest(delay);
+            }
             outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((uid, outcome));
         }
     };

@@ -99,7 +99,8 @@ enum LastStep {
     Forget,
     Add,
     AddAfter(Duration),
-    AddRateLimited,
+    /// After at least so long.
+    AddRateLimited(Duration),
 }
 
 struct Shared<T> {
@@ -354,7 +355,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
 
     /// Ends the processing of a guard's item.
     fn finish(&self, slot: u32, last_step: LastStep) {
-        let needs_time = matches!(last_step, LastStep::AddAfter(_) | LastStep::AddRateLimited);
+        let needs_time = matches!(last_step, LastStep::AddAfter(_) | LastStep::AddRateLimited(_));
         let (mut state, now) = self.lock_at(needs_time);
         let queue = &mut state.queue;
         queue.advance(now);
@@ -363,7 +364,7 @@ impl<T: Eq + Hash + Clone> Queue<T> {
             LastStep::Forget => queue.forget_slot(slot),
             LastStep::Add => _ = queue.add_slot(slot),
             LastStep::AddAfter(delay) => _ = queue.add_slot_after(slot, delay),
-            LastStep::AddRateLimited => _ = queue.add_slot_rate_limited(slot),
+            LastStep::AddRateLimited(at_least) => _ = queue.add_slot_rate_limited(slot, at_least),
         }
         queue.done_slot(slot);
         let wake = state.wake();
@@ -496,8 +497,14 @@ impl<T: Eq + Hash + Clone> Guard<'_, T> {
     }
 
     /// The item failed: it is added again with a rate limit, and done.
-    pub fn retry(mut self) {
-        self.last_step = LastStep::AddRateLimited;
+    pub fn retry(self) {
+        self.retry_after(Duration::ZERO);
+    }
+
+    /// The item failed, and whoever refused it said for how long it is not to be tried again: it is added again with a
+    /// rate limit, but not before that, and done.
+    pub fn retry_after(mut self, at_least: Duration) {
+        self.last_step = LastStep::AddRateLimited(at_least);
     }
 
     /// The item is to be seen again after a delay, without counting as a failure; it is done.
@@ -527,7 +534,7 @@ impl<T: Eq + Hash + Clone> Deref for Guard<'_, T> {
 impl<T: Eq + Hash + Clone> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         if matches!(self.last_step, LastStep::Nothing) && std::thread::panicking() {
-            self.last_step = LastStep::AddRateLimited;
+            self.last_step = LastStep::AddRateLimited(Duration::ZERO);
         }
         self.queue.finish(self.slot, self.last_step);
     }

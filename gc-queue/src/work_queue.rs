@@ -175,9 +175,17 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     ///
     /// Returns whether the item has become ready by this call.
     pub fn add_rate_limited(&mut self, now: Duration, item: T) -> bool {
+        self.add_rate_limited_after(now, item, Duration::ZERO)
+    }
+
+    /// The same, but not before a delay of `at_least`: for an item that was refused with a time to wait, where every
+    /// further refusal makes the time longer.
+    ///
+    /// Returns whether the item has become ready by this call.
+    pub fn add_rate_limited_after(&mut self, now: Duration, item: T, at_least: Duration) -> bool {
         let hash = Hash32::of(&self.hasher, &item);
         match self.admit(now, item, hash) {
-            Some(slot) => self.rate_limit_slot(slot),
+            Some(slot) => self.rate_limit_slot(slot, at_least),
             None => false,
         }
     }
@@ -355,8 +363,8 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         !self.shutting_down && self.delay_slot(slot, delay)
     }
 
-    pub(crate) fn add_slot_rate_limited(&mut self, slot: u32) -> bool {
-        !self.shutting_down && self.rate_limit_slot(slot)
+    pub(crate) fn add_slot_rate_limited(&mut self, slot: u32, at_least: Duration) -> bool {
+        !self.shutting_down && self.rate_limit_slot(slot, at_least)
     }
 
     pub(crate) fn get_slot(&mut self, now: Duration) -> Option<(u32, T)> {
@@ -401,7 +409,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         self.entries[slot as usize].requeues = 0;
     }
 
-    fn rate_limit_slot(&mut self, slot: u32) -> bool {
+    fn rate_limit_slot(&mut self, slot: u32, at_least: Duration) -> bool {
         self.counters.retries += 1;
         let entry = &mut self.entries[slot as usize];
         let requeues = entry.requeues;
@@ -411,7 +419,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         }
         // A token that the item holds is exchanged, or it would stand in its own way.
         let held_token = self.release_token(slot);
-        let delay = self.rate_limiter.when(to_duration(self.now), requeues);
+        let delay = self.rate_limiter.when(to_duration(self.now), requeues).max(at_least);
         if delay.is_zero() {
             return self.make_pending(slot, self.now);
         }

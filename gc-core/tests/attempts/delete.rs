@@ -475,9 +475,9 @@ fn g9_kubernetes_56121_a_virtual_item_that_does_not_exist_is_virtually_deleted()
         = ConfigMap.v1 ns/o (o) does not exist
     "#]]
     .assert_eq(&world.transcript());
-    let Outcome::VirtuallyDeleted(coordinate) = end else { panic!("{end}") };
+    let Outcome::VirtuallyDeleted(coordinate, asked_at) = end else { panic!("{end}") };
     world.effects();
-    world.state.virtual_delete(&coordinate, &mut world.effects);
+    world.state.virtual_delete(&coordinate, asked_at, &mut world.effects);
     expect![[r#"AttemptToDelete(Uid("c"))"#]].assert_eq(&world.effects());
     assert_eq!(world.state.graph().virtual_len(), 0);
     assert_eq!(world.state.absent_len(), 1);
@@ -963,7 +963,7 @@ fn d6_a_coordinate_that_a_cluster_scoped_item_made_up_is_never_remembered_as_abs
             name: "owner".into(),
             uid: Uid::new("o"),
         };
-        world.state.virtual_delete(&absent, &mut world.effects);
+        world.state.virtual_delete(&absent, world.now, &mut world.effects);
         assert_eq!(world.state.absent_len(), remembered);
     }
 }
@@ -1091,6 +1091,7 @@ fn d16_kubernetes_104342_a_404_is_a_proof_only_when_all_of_it_fits() {
         name: "web",
         kind: "deployments",
         message: "",
+        ..Refusal::default()
     };
     let proves = |refusal: Refusal<'_>| Reply::refused(&target, &refusal) == Reply::NotFound { proof: true };
     assert!(proves(fits));
@@ -1139,8 +1140,8 @@ fn g9_d17_a_virtual_node_all_of_whose_coordinates_are_absent_comes_to_rest() {
         world.effects();
         let outcome = world.attempt("o");
         assert_eq!(outcome.to_string(), end);
-        let Outcome::VirtuallyDeleted(coordinate) = outcome else { panic!("{outcome}") };
-        world.state.virtual_delete(&coordinate, &mut world.effects);
+        let Outcome::VirtuallyDeleted(coordinate, asked_at) = outcome else { panic!("{outcome}") };
+        world.state.virtual_delete(&coordinate, asked_at, &mut world.effects);
         let shown = world.effects();
         assert_eq!(shown.contains("RateLimited"), asks_on, "{shown}");
     }
@@ -1175,9 +1176,9 @@ fn d6_d17_impossible_coordinates_are_passed_over_for_one_that_can_be_asked_for()
     world.effects();
     world.state.reconsider(&coordinate, &mut world.effects);
     assert_eq!(world.effects(), r#"AttemptToDeleteRateLimited(Uid("o"))"#);
-    let Outcome::VirtuallyDeleted(coordinate) = world.attempt("o") else { panic!("it is absent") };
+    let Outcome::VirtuallyDeleted(coordinate, asked_at) = world.attempt("o") else { panic!("it is absent") };
     assert_eq!(coordinate.to_string(), "ConfigMap.v1 ns/q (o)");
-    world.state.virtual_delete(&coordinate, &mut world.effects);
+    world.state.virtual_delete(&coordinate, asked_at, &mut world.effects);
     assert_eq!(world.effects(), r#"AttemptToDelete(Uid("c"))"#);
     assert_eq!(world.state.graph().virtual_len(), 1);
 }

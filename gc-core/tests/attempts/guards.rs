@@ -246,13 +246,13 @@ fn g9_d17_a_cluster_scoped_owner_that_was_read_absent_is_not_asked_for_again() {
          graph cm/e @a uid=e owners=[node/p#o] finalizers=[x] deleting
          both  cm/c @b uid=c owners=[node/p#o]",
     );
-    let Outcome::VirtuallyDeleted(q) = world.attempt("o") else { panic!("q is absent") };
+    let Outcome::VirtuallyDeleted(q, asked_at) = world.attempt("o") else { panic!("q is absent") };
     world.effects();
     let mut before = world.state.clone();
-    before.virtual_delete(&q, &mut world.effects);
+    before.virtual_delete(&q, asked_at, &mut world.effects);
     assert!(world.effects().contains("RateLimited"), "of p nothing is known");
     assert_eq!(world.attempt("c").to_string(), "deleted (Background)");
-    world.state.virtual_delete(&q, &mut world.effects);
+    world.state.virtual_delete(&q, asked_at, &mut world.effects);
     let effects = world.effects();
     assert!(!effects.contains("RateLimited"), "p has been read, from another namespace: {effects}");
 }
@@ -272,6 +272,156 @@ fn d16_an_answer_that_is_an_error_is_what_its_code_says() {
     assert_eq!(refused(415), Reply::UnsupportedMediaType);
     assert_eq!(refused(422), Reply::Invalid("why".into()));
     assert_eq!(refused(503), Reply::Failed("why".into()));
+    let busy = |asked: Option<u64>| {
+        let retry_after = asked.map(Duration::from_secs);
+        Reply::refused(&target, &Refusal { code: 429, message: "why", retry_after, ..Refusal::default() })
+    };
+    for (asked, believed) in [(None, 1), (Some(0), 0), (Some(32), 32), (Some(33), 32)] {
+        let retry_after = Duration::from_secs(believed);
+        assert_eq!(busy(asked), Reply::TooManyRequests { retry_after, message: "why".into() });
+    }
+}
+
+/// Whatever it was asked for, it has not acted, and by the time that it may be asked again everything may be otherwise.
+#[test]
+fn d14_an_attempt_that_meets_a_busy_server_ends_there() {
+    let worlds = [
+        ("c", 4, "both cm/c @ns uid=c owners=[cm/o#o]\n#3 conflict"),
+        ("c", 3, "both cm/c @ns uid=c owners=[cm/gone#g cm/o#o]\nlive cm/o @ns uid=o"),
+        ("o", 2, "both cm/o @ns uid=o finalizers=[foregroundDeletion] deleting"),
+        ("a", 2, "both cm/a @ns uid=a finalizers=[foregroundDeletion] deleting owners=[cm/a#a!]"),
+        (
+            "c",
+            3,
+            "both cm/a @ns uid=a finalizers=[foregroundDeletion] deleting owners=[cm/c#c!]
+             both cm/c @ns uid=c owners=[cm/a#a!]",
+        ),
+    ];
+    for (uid, requests, text) in worlds {
+        for n in 1..=requests {
+            let mut world = World::new(&format!("{text}\n#{n} 429"));
+            let end = world.attempt(uid);
+            let busy = Outcome::Busy(Duration::from_secs(7), "the server answered 429".into());
+            assert_eq!(end, busy, "{}", world.transcript());
+            assert_eq!(world.transcript().matches(" -> ").count(), n);
+        }
+    }
+}
+
+#[test]
+fn d14_s7_what_a_busy_server_refused_to_delete_is_decided_afresh() {
+    let mut world = World::deciding_from_graph(
+        "both cm/o @ns uid=o
+         both cm/c @ns uid=c rv=7 owners=[cm/o#o]
+         gone cm/o @ns uid=o
+         #1 429",
+    );
+    world.attempt("c");
+    // The server asked for seven seconds; until then, it has been restored from a backup.
+    world.now += Duration::from_secs(7);
+    world.attempt("c");
+    expect![[r#"
+        delete configmaps ns/c uid=c rv=7 Background -> 429
+        = will be tried again in 7000 ms or later: the server answered 429
+        read configmaps ns/o -> uid=o rv=1
+        = has an owner that lives
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+/// A proof lasts for five seconds. Where one of the answers takes longer, what the answers before it said of other owners
+/// has to be said again; not so what this one says.
+#[test]
+fn s7_proofs_age_while_an_attempt_waits_for_answers() {
+    let transcript_at = |slow_by: u64, more: &str| {
+        let mut world =
+            World::deciding_from_graph(&format!("both cm/c @ns uid=c rv=7 owners=[cm/g#g cm/h#h]\n{more}"));
+        world.slow_by = Duration::from_secs(slow_by);
+        world.attempt("c");
+        world.transcript()
+    };
+    expect![[r#"
+        read configmaps ns/g -> 404
+        read configmaps ns/h -> 404
+        delete configmaps ns/c uid=c rv=7 Background -> ok
+        = deleted (Background)
+    "#]]
+    .assert_eq(&transcript_at(4, ""));
+    // Meanwhile the server was away and is one that still holds the first.
+    expect![[r#"
+        read configmaps ns/g -> 404
+        read configmaps ns/h -> 404
+        read configmaps ns/g -> uid=g rv=1
+        read configmaps ns/h -> 404
+        read configmaps ns/g -> uid=g rv=1
+        read configmaps ns/h -> 404
+        read configmaps ns/g -> uid=g rv=1
+        read configmaps ns/h -> 404
+        read configmaps ns/g -> uid=g rv=1
+        read configmaps ns/h -> 404
+        = will be tried again: the server answers slower than proofs last
+    "#]]
+    .assert_eq(&transcript_at(6, "after #2 live cm/g @ns uid=g"));
+}
+
+#[test]
+fn s7_a_delete_that_met_a_conflict_is_not_repeated_on_proofs_that_have_aged() {
+    for (slow_by, reads) in [(4, 3), (6, 4)] {
+        let mut world = World::new(
+            "both cm/c @ns uid=c rv=7 owners=[cm/o#o]\n#3 conflict\nafter #3 live cm/c @ns uid=c rv=8 owners=[cm/o#o]",
+        );
+        world.slow_by = Duration::from_secs(slow_by);
+        world.attempt("c");
+        let transcript = world.transcript();
+        assert_eq!(transcript.matches("read ").count(), reads, "{transcript}");
+        assert!(transcript.ends_with("= deleted (Background)\n"), "{transcript}");
+    }
+}
+
+/// The news of it waits for the event loop, which may be busy.
+#[test]
+fn s7_a_virtual_deletion_is_as_old_as_the_request_that_found_it() {
+    for (waited, reads) in [(4, 0), (6, 1)] {
+        let mut world = World::deciding_from_graph("both cm/c @ns uid=c rv=7 owners=[cm/o#o]");
+        let Outcome::VirtuallyDeleted(o, asked_at) = world.attempt("o") else { panic!("it is absent") };
+        assert_eq!(asked_at, world.now);
+        world.now += Duration::from_secs(waited);
+        world.state.tell_time(world.now);
+        world.state.virtual_delete(&o, asked_at, &mut world.effects);
+        world.transcript();
+        world.attempt("c");
+        let transcript = world.transcript();
+        assert_eq!(transcript.matches("read ").count(), reads, "{transcript}");
+        assert!(transcript.ends_with("= deleted (Background)\n"), "{transcript}");
+    }
+}
+
+/// An owner that comes to rest as absent under all of its coordinates is so as of the oldest of the proofs.
+#[test]
+fn s7_an_owner_with_several_coordinates_is_not_proved_absent_anew_by_coming_to_rest() {
+    let mut world = World::deciding_from_graph(
+        "both cm/d @ns uid=d rv=7 owners=[cm/p#o]
+         both cm/e @ns uid=e rv=8 owners=[cm/q#o]",
+    );
+    for name in ["p", "q"] {
+        let Outcome::VirtuallyDeleted(absent, asked_at) = world.attempt("o") else { panic!("it is absent") };
+        assert_eq!(absent.name, name);
+        world.state.virtual_delete(&absent, asked_at, &mut world.effects);
+        world.now += Duration::from_secs(3);
+        world.state.tell_time(world.now);
+    }
+    assert_eq!(world.state.graph().virtual_len(), 0);
+    world.transcript();
+    world.attempt("d");
+    world.attempt("e");
+    expect![[r#"
+        read configmaps ns/p -> 404
+        delete configmaps ns/d uid=d rv=7 Background -> ok
+        = deleted (Background)
+        delete configmaps ns/e uid=e rv=8 Background -> ok
+        = deleted (Background)
+    "#]]
+    .assert_eq(&world.transcript());
 }
 
 #[test]
@@ -290,7 +440,7 @@ fn d6_an_absence_that_was_made_up_before_the_kind_was_served_condemns_nobody() {
     );
     let made_up = world.state.graph().get(&Uid::new("o")).unwrap().coordinate();
     assert_eq!(made_up.namespace, "");
-    world.state.virtual_delete(&made_up, &mut world.effects);
+    world.state.virtual_delete(&made_up, world.now, &mut world.effects);
     world.serve_everything();
     assert_eq!(world.attempt("c"), Outcome::Forget(Why::OwnerAlive));
 }

@@ -99,6 +99,35 @@ fn o2_one_failure_keeps_the_finalizer() {
 }
 
 #[test]
+fn o2_a_busy_server_is_left_alone_for_as_long_as_it_asks() {
+    for n in 1..=4 {
+        let mut world = World::new(&format!(
+            "both cm/o @ns uid=o finalizers=[orphan] deleting
+             both cm/1 @ns uid=1 owners=[cm/o#o]
+             both cm/2 @ns uid=2 owners=[cm/o#o]
+             #{n} 429"
+        ));
+        let end = world.orphan("o");
+        assert!(matches!(end, Outcome::Busy(delay, _) if delay.as_secs() == 7), "{end}");
+        // The others of its dependents have had their turn.
+        assert_eq!(world.transcript().matches(" -> ").count(), n.max(2));
+    }
+}
+
+/// The kind may never be served again. What failed for a moment is not to wait for that.
+#[test]
+fn o2_a_dependent_that_failed_does_not_wait_for_the_kind_of_another() {
+    let mut world = World::new(
+        "both cm/o @ns uid=o finalizers=[orphan] deleting
+         graph late/1 @ns uid=1 owners=[cm/o#o]
+         both cm/2 @ns uid=2 owners=[cm/o#o]
+         #1 503",
+    );
+    let ends = [world.orphan("o"), world.orphan("o")];
+    assert!(matches!(ends, [Outcome::Retry(_), Outcome::WaitForKind { .. }]), "{ends:?}");
+}
+
+#[test]
 fn o1_a_dependent_that_appears_while_others_are_released_is_released_too() {
     let world = "
         both cm/o @ns uid=o rv=5 finalizers=[orphan] deleting

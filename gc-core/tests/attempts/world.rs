@@ -398,6 +398,10 @@ impl World {
             Some("415") => Reply::UnsupportedMediaType,
             Some("422") => Reply::Invalid("the server answered 422 Invalid".into()),
             Some("503") => Reply::Failed("the server answered 503".into()),
+            Some("429") => Reply::TooManyRequests {
+                retry_after: Duration::from_secs(7),
+                message: "the server answered 429".into(),
+            },
             Some("403") => Reply::Failed("the server answered 403 Forbidden".into()),
             Some(text) if text.starts_with("shows ") => {
                 let shown = object(&words(text)[1..]);
@@ -518,6 +522,7 @@ fn show_reply(reply: &Reply) -> String {
         Reply::Conflict => "409".into(),
         Reply::Invalid(_) => "422".into(),
         Reply::UnsupportedMediaType => "415".into(),
+        Reply::TooManyRequests { .. } => "429".into(),
         Reply::Failed(reason) => reason.clone(),
     }
 }

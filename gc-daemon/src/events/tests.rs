@@ -195,6 +195,7 @@ fn errors_that_may_pass_are_retried_twice_and_others_not_at_all() {
     let mut actual = String::new();
     for (what, error) in [
         ("no answer", transport.clone()),
+        ("401", refused(401)),
         ("429", refused(429)),
         ("500", refused(500)),
         ("403", refused(403)),
@@ -212,6 +213,7 @@ fn errors_that_may_pass_are_retried_twice_and_others_not_at_all() {
     }
     expect![[r#"
         no answer: waited [2, 10]
+        401: waited [2, 10]
         429: waited [2, 10]
         500: waited [2, 10]
         403: waited []

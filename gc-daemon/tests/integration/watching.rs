@@ -377,6 +377,30 @@ fn s5_a_server_that_asks_for_patience_gets_it() {
     assert!(waited >= 1_000, "{waited} ms");
 }
 
+/// Twenty objects are to go and two workers are there for it: each leaves the server alone for as long as it was asked to,
+/// and does not turn to the next object meanwhile.
+#[test]
+fn d14_workers_do_not_hammer_a_server_that_is_busy() {
+    use std::fmt::Write;
+    let text = (0..20).fold("cm/owner @ns".to_owned(), |mut text, i| {
+        let _ = write!(text, "\nsecret/{i} @ns owners=[cm/owner]");
+        text
+    });
+    let world = World::with(&text, &["--concurrent-gc-syncs", "2"], |_| {});
+    let secrets = "/api/v1/namespaces/ns/secrets/*";
+    world.fault(FaultRule::new(secrets, status(429, Some(1))).for_method(Method::Delete).times(4));
+    world.delete("cm/owner @ns", "Background");
+    world.becomes(&expect![[""]]);
+    let deletes: Vec<_> =
+        world.requests().into_iter().filter(|entry| entry.method == Method::Delete).collect();
+    let codes: Vec<u16> = deletes.iter().map(|entry| entry.code).collect();
+    assert_eq!(codes, [[429; 4].as_slice(), &[200; 20]].concat());
+    for [before, after] in [[0, 2], [2, 4]] {
+        let waited = deletes[after].time.duration_since(deletes[before].time).as_millis();
+        assert!(waited >= 1_000, "{waited} ms between {before} and {after}");
+    }
+}
+
 #[test]
 fn s5_a_quiet_watch_lives_on_by_bookmarks() {
     let world = World::with("cm/quiet @ns", &[], |server| {

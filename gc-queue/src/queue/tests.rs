@@ -383,6 +383,25 @@ fn q1_a_guard_ends_in_the_way_it_is_told() {
     assert_eq!(after(|guard| guard.retry()), (0, 1, 2));
     assert_eq!(after(|guard| guard.requeue()), (1, 0, 1));
     assert_eq!(after(|guard| guard.requeue_after(HOUR)), (0, 1, 1));
+    assert_eq!(after(|guard| guard.retry_after(HOUR)), (0, 1, 2));
+}
+
+/// The longer of what was asked for and what the failures so far call for.
+#[test]
+fn q1_a_retry_after_is_not_before_its_time_and_not_before_the_rate_limiters() {
+    let queue = manual();
+    queue.add("item");
+    let ready_after = |at_least: Duration| {
+        queue.get().unwrap().retry_after(at_least);
+        let waited = (1..).find(|_| {
+            queue.advance(Duration::from_millis(5));
+            queue.metrics().depth == 1
+        });
+        waited.unwrap() * 5
+    };
+    assert_eq!(ready_after(Duration::from_secs(1)), 1_000);
+    assert_eq!(ready_after(Duration::ZERO), 10, "the second failure of this item");
+    assert_eq!(ready_after(Duration::from_millis(15)), 20);
 }
 
 #[test]

@@ -179,7 +179,7 @@ impl Collector {
         let Some(finding) = self.findings.pop_front() else { return String::new() };
         self.state.tell_time(link.now);
         let said = match &finding.fact {
-            Fact::Absent(coordinate) => said!(link, "absent {}", show_coordinate(coordinate)),
+            Fact::Absent(coordinate, _) => said!(link, "absent {}", show_coordinate(coordinate)),
             Fact::Impossible(coordinate) => said!(link, "impossible {}", show_coordinate(coordinate)),
         };
         self.builder.found(&mut self.state, &finding, &mut self.out);
@@ -240,9 +240,10 @@ impl Collector {
         match &outcome {
             Outcome::Retry(_) => _ = queue.add_rate_limited(now, uid.clone()),
             Outcome::RetryAfter(delay, _) => _ = queue.add_after(now, uid.clone(), *delay),
+            Outcome::Busy(delay, _) => _ = queue.add_rate_limited_after(now, uid.clone(), *delay),
             Outcome::Forget(_)
             | Outcome::Enqueue(_)
-            | Outcome::VirtuallyDeleted(_)
+            | Outcome::VirtuallyDeleted(..)
             | Outcome::Impossible(_)
             | Outcome::WaitForKind { .. } => queue.forget(uid),
         }

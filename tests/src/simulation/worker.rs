@@ -1,6 +1,8 @@
 //! A worker: one attempt, one request at a time; each request leaves in one step, arrives in another, and its reply is
 //! taken in a third.
 
+use std::time::Duration;
+
 use gc_core::{
     DeleteAttempt, OrphanAttempt, OrphanStep, Outcome, PatchedField, ReleaseAttempt, Reply, Request, Step,
     Target,
@@ -18,6 +20,8 @@ use super::truth::{Cause, Check, Violation, short_uid};
 pub(super) struct Worker {
     pub is_orphan: bool,
     pub job: Option<Job>,
+    /// It takes nothing before this: the server asked to be left alone.
+    pub rests_until: Duration,
 }
 
 /// An attempt under way.
@@ -79,11 +83,11 @@ impl Traffic {
 
 impl Worker {
     pub(super) fn for_deletion() -> Worker {
-        Worker { is_orphan: false, job: None }
+        Worker { is_orphan: false, job: None, rests_until: Duration::ZERO }
     }
 
     pub(super) fn for_orphaning() -> Worker {
-        Worker { is_orphan: true, job: None }
+        Worker { is_orphan: true, job: None, rests_until: Duration::ZERO }
     }
 
     fn reads(&self, owner: &Target) -> bool {
@@ -171,6 +175,9 @@ fn finish(collector: &mut Collector, number: usize, link: &mut Link, job: Job, s
         Said::Done(outcome) => {
             let said = said!(link, "{uid}: {outcome}");
             let is_orphan = worker.is_orphan;
+            if let Outcome::Busy(delay, _) = outcome {
+                worker.rests_until = link.now + delay;
+            }
             collector.settle(link.now, &job.uid, is_orphan, (job.era, outcome));
             said
         }

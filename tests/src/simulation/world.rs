@@ -275,6 +275,7 @@ impl<'t> World<'t> {
         let is_collecting = collector.builder.is_collecting();
         for (number, worker) in collector.workers.iter().enumerate() {
             let ready = if worker.is_orphan { to_orphan } else { to_delete };
+            let ready = ready.map(|at| at.max(worker.rests_until));
             match ready {
                 _ if worker.job.is_some() => moves.push(Move::Work(number)),
                 Some(at) if is_collecting && at <= now => moves.push(Move::Work(number)),

@@ -174,7 +174,10 @@ impl Machine {
                 self.observed(object, content, |seen| state.observe(seen, &mut effects));
                 state.end_list(source, &mut effects);
             }
-            Change::Found(owner) => state.virtual_delete(&self.coordinate(owner), &mut effects),
+            Change::Found(owner) => {
+                let now = state.now();
+                state.virtual_delete(&self.coordinate(owner), now, &mut effects);
+            }
         }
         state.graph().check_invariants().map_err(|problem| Violation::new(Check::Graph, problem))?;
         let due = self.due(&effects)?;
@@ -320,12 +323,16 @@ impl Machine {
                 said = format!("{said}; {outcome}");
                 match &outcome {
                     Outcome::Forget(_) => {}
-                    Outcome::Retry(_) | Outcome::RetryAfter(..) if is_orphan => due.orphan |= self.bit(uid),
-                    Outcome::Retry(_) | Outcome::RetryAfter(..) => due.delete |= self.bit(uid),
+                    Outcome::Retry(_) | Outcome::RetryAfter(..) | Outcome::Busy(..) if is_orphan => {
+                        due.orphan |= self.bit(uid);
+                    }
+                    Outcome::Retry(_) | Outcome::RetryAfter(..) | Outcome::Busy(..) => {
+                        due.delete |= self.bit(uid);
+                    }
                     Outcome::Enqueue(uids) => {
                         due.delete |= uids.iter().fold(0, |bits, uid| bits | self.bit(uid));
                     }
-                    Outcome::VirtuallyDeleted(owner) => due.found |= self.bit(&owner.uid),
+                    Outcome::VirtuallyDeleted(owner, _) => due.found |= self.bit(&owner.uid),
                     Outcome::Impossible(_) | Outcome::WaitForKind { .. } => {
                         return Err(Violation::new(Check::NoRest, outcome.to_string()));
                     }
