@@ -152,7 +152,8 @@ impl DeleteAttempt {
             return Step::Done(outcome);
         }
         let stage = std::mem::replace(&mut self.stage, Stage::Start);
-        self.is_aged |= reply.is_some() && state.proof_age_max() < now.saturating_sub(self.asked_at);
+        let has_asked = !matches!(stage, Stage::Start);
+        self.is_aged |= has_asked && state.proof_age_max() < now.saturating_sub(self.asked_at);
         let is_void = *self.era.get_or_insert(state.era()) != state.era();
         let step = match (stage, plausible(reply)) {
             (Stage::Done(outcome), _) => Step::Done(outcome),
@@ -169,7 +170,10 @@ impl DeleteAttempt {
                 step
             }
             // Not sent: somebody else's reply may have told enough.
-            (Stage::ReadOwner(item, classified), None) => self.classify(state, item, classified),
+            (Stage::ReadOwner(item, classified), None) => {
+                self.is_aged &= !classified.classes.is_empty();
+                self.classify(state, item, classified)
+            }
             (Stage::ReadItem(item), Some(reply)) => self.item_read(state, now, item, reply),
             (Stage::ReadOwner(item, classified), Some(reply)) => {
                 self.owner_read(state, now, item, classified, reply)
