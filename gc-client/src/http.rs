@@ -478,6 +478,12 @@ impl Inner {
             ureq::Error::BodyExceedsLimit(_) => {
                 Error::Decode { request: label, cause: "the answer is larger than 16 MiB".into() }
             }
+            ureq::Error::LargeResponseHeader(..) => {
+                Error::Decode { request: label, cause: "the head of the answer is larger than 8 KiB".into() }
+            }
+            _ if has_too_many_headers(error) => {
+                Error::Decode { request: label, cause: "the answer has more than 128 headers".into() }
+            }
             _ => Error::Transport { request: format!("{label} at {}", host_and_port(&self.base)), cause },
         };
         match () {
@@ -589,6 +595,11 @@ impl fmt::Debug for Stream {
 
 fn shut_down_io() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, Error::ShutDown.to_string())
+}
+
+/// ureq's parser has this limit, and no type of it that could be named here.
+fn has_too_many_headers(error: &ureq::Error) -> bool {
+    matches!(error, ureq::Error::Protocol(error) if error.to_string().contains("too many headers"))
 }
 
 /// ureq wraps its time-outs in an error of kind `Other`.

@@ -35,6 +35,10 @@ const IDLE_AT_MOST: Duration = Duration::from_secs(60);
 const SOCKET_BYTES: (usize, usize) = (CLEAR_TEXT_BYTES, CLEAR_TEXT_BYTES);
 const WATCH_SOCKET_BYTES: (usize, usize) = (4 << 10, 1 << 10);
 
+/// A head that fills the buffer is known to be too large by this: ureq takes a buffer without room for a connection that
+/// has ended.
+const RESPONSE_HEAD_BYTES_MAX: usize = CLEAR_TEXT_BYTES - 1;
+
 /// Pools of connections.
 pub(crate) struct Agents {
     /// For short requests.
@@ -299,7 +303,7 @@ fn build_agents(
             .timeout_send_body(Some(SEND_WITHIN))
             .timeout_per_write(Some(SEND_WITHIN))
             .max_idle_age(IDLE_AT_MOST)
-            .max_response_header_size(CLEAR_TEXT_BYTES)
+            .max_response_header_size(RESPONSE_HEAD_BYTES_MAX)
             .input_buffer_size(input_bytes)
             .output_buffer_size(output_bytes)
     };

@@ -136,15 +136,15 @@ fn r7_a_header_without_end() {
     check(
         || raw(&format!("{JSON}\nX: {}", "x".repeat(1 << 20)), b"{}"),
         &expect![[r#"
-        list: the server closed the connection before the answer was complete
-        watch: the server closed the connection before the answer was complete
+        list: cannot read the answer: the head of the answer is larger than 8 KiB
+        watch: cannot read the answer: the head of the answer is larger than 8 KiB
     "#]],
     );
     check(
         || raw(&format!("{JSON}{}", "\nX: x".repeat(10_000)), b"{}"),
         &expect![[r#"
-        list: what answers does not speak HTTP/1.1 (http parse resulted in too many headers); check the scheme and the port of the server
-        watch: what answers does not speak HTTP/1.1 (http parse resulted in too many headers); check the scheme and the port of the server
+        list: cannot read the answer: the answer has more than 128 headers
+        watch: cannot read the answer: the answer has more than 128 headers
     "#]],
     );
 }

@@ -301,6 +301,33 @@ fn r7_a_body_without_end_is_cut_off() {
         .assert_eq(&error.to_string());
 }
 
+/// Neither is a connection that the server closed, which would be tried again, nor a server that does not speak HTTP.
+#[test]
+fn r7_an_answer_with_a_head_beyond_all_measure_says_so() {
+    let server = Server::plain(|seen| {
+        let mut reply = b"HTTP/1.1 200 X\r\n".to_vec();
+        match seen.line.as_str() {
+            "GET /long" => reply.extend(format!("X-Long: {}\r\n", "x".repeat(9_000)).bytes()),
+            "GET /many" => reply.extend("a: b\r\n".repeat(200).bytes()),
+            _ => reply.extend(format!("X-Long: {}\r\n", "x".repeat(8_000)).bytes()),
+        }
+        reply.extend(b"Content-Length: 0\r\n\r\n");
+        Reply::Close(reply)
+    });
+    let client = client(&server);
+    let error = |path: &str| client.send(&Request::get(path, "")).unwrap_err().to_string();
+    assert_eq!(client.send(&Request::get("/fits", "")).unwrap().code, 200);
+    expect!["GET /long: cannot read the answer: the head of the answer is larger than 8 KiB"]
+        .assert_eq(&error("/long"));
+    expect!["GET /many: cannot read the answer: the answer has more than 128 headers"]
+        .assert_eq(&error("/many"));
+    let maps = config_maps();
+    assert!(client.delete(&maps, "ns", "a", &options("u1", "7")).is_ok());
+    assert_eq!(server.lines().len(), 4);
+    let opened = client.open("/long", "", Duration::from_secs(5)).unwrap_err();
+    assert!(opened.to_string().ends_with("larger than 8 KiB"), "{opened}");
+}
+
 const CHUNKED: &str =
     "HTTP/1.1 200 X\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
 

@@ -463,3 +463,19 @@ fn parse_kind(text: &str) -> Result<(String, String), String> {
     };
     Ok((api_version, known(kind).map_or(kind, |(_, _, kind)| kind).to_owned()))
 }
+
+/// Every order of `len` things, by their places: the numbers that small worlds are tried under.
+pub fn permutations(len: usize) -> Vec<Vec<usize>> {
+    if len == 0 {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for shorter in permutations(len - 1) {
+        for at in 0..len {
+            let mut order = shorter.clone();
+            order.insert(at, len - 1);
+            all.push(order);
+        }
+    }
+    all
+}

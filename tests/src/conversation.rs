@@ -22,7 +22,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use gc_client::wire::{self, Format, WatchReader, WireEvent};
-use gc_client::{Client, MetaRef, ObjectMeta};
+use gc_client::{Client, MetaRef, ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 
 use crate::sim::{ApiServer, Body, Method, Request, Timestamp};
@@ -276,15 +276,18 @@ fn decoded(request: &Request, body: &[u8]) -> String {
 fn object_meta(meta: &ObjectMeta) -> Value {
     let ObjectMeta { name, namespace, uid, resource_version, being_deleted, finalizers, owner_references } =
         meta;
-    let owners: Vec<Value> = owner_references
-        .iter()
-        .map(|o| {
-            json!({"apiVersion": o.api_version, "kind": o.kind, "name": o.name, "uid": o.uid, "controller": o.controller,
-                "blockOwnerDeletion": o.block_owner_deletion})
-        })
-        .collect();
     json!({"metadata": {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": resource_version,
-        "beingDeleted": being_deleted, "finalizers": finalizers, "ownerReferences": owners}})
+        "beingDeleted": being_deleted, "finalizers": finalizers,
+        "ownerReferences": written(owner_references)}})
+}
+
+/// Owner references as the API writes them.
+pub(crate) fn written(references: &[OwnerReference]) -> Value {
+    let one = |o: &OwnerReference| {
+        json!({"apiVersion": o.api_version, "kind": o.kind, "name": o.name, "uid": o.uid, "controller": o.controller,
+            "blockOwnerDeletion": o.block_owner_deletion})
+    };
+    references.iter().map(one).collect()
 }
 
 /// `METHOD TARGET [as=…] [type=…] [only=…] [until=CODE]`.

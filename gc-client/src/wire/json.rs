@@ -11,7 +11,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 
 use super::kept::{DetailSpans, Kept, OwnerSpans, Span};
 use super::source::Source;
-use super::{OVER_LIMIT, WireError};
+use super::{NO_METADATA, OVER_LIMIT, WireError};
 use crate::meta::MetaRef;
 
 /// The most bytes of one object, whether kept or passed over. The parser holds a whole key or string before anybody
@@ -232,6 +232,9 @@ impl<'de> Visitor<'de> for &mut Items<'_> {
             if sequence.next_element_seed(Document { kept: &mut self.item, items: None })?.is_none() {
                 return Ok(());
             }
+            if !self.item.has_metadata {
+                return Err(A::Error::custom(NO_METADATA));
+            }
             let flow = self.item.lend(0, &mut *self.sink).map_err(A::Error::custom)?;
             if flow.is_break() {
                 self.stopped = true;
@@ -257,6 +260,7 @@ impl<'de> Visitor<'de> for Metadata<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let kept = self.0;
+        kept.has_metadata = true;
         while let Some(key) = map.next_key()? {
             match key {
                 Key::Name => kept.name = map.next_value_seed(Text(kept))?,

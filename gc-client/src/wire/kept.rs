@@ -47,6 +47,7 @@ pub(super) struct Kept {
     pub uid: Span,
     pub resource_version: Span,
     pub continue_token: Span,
+    pub has_metadata: bool,
     pub being_deleted: bool,
     pub initial_events_end: bool,
     finalizers: Vec<Span>,

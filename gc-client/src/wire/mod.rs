@@ -9,6 +9,14 @@
 //! ends early, that holds something after its end, or that is no list where a list was asked for, is an error: a
 //! list that is believed although half of it is missing would look like a thousand deletions.
 //!
+//! For the same reason a list is read more strictly than an object. Fields and keys that are not known are passed over in
+//! the metadata, since newer servers add some. But every list of the API has metadata and items and nothing else, and an
+//! item has metadata (and, where metadata was asked for, nothing else), with a UID where the others have one: a list in
+//! which that is otherwise is taken for damaged. An item whose tag has lost a bit, or whose length has gained some and takes in the next, would otherwise be
+//! missing without a word, and what a complete list does not show counts as deleted. A server that adds a field to its
+//! lists one day will be refused, with a line that names the field, and nothing of that kind is collected; the other
+//! mistake could not be taken back.
+//!
 //! # Example
 //!
 //! ```
@@ -45,6 +53,9 @@ use source::Source;
 
 /// What an error says about an object over [`KEPT_LIMIT`].
 const OVER_LIMIT: &str = "an object with more metadata than any server stores";
+
+/// What an error says about an object that is none.
+const NO_METADATA: &str = "an object without metadata in a list";
 
 /// How a body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,11 +162,20 @@ pub fn read_list<R: Read>(
 ) -> Result<ListEnd, WireError> {
     let mut source = Source::of_list(reader);
     let mut list = Kept::default();
+    let (mut has_uids, mut lacks_uids) = (false, false);
+    let sink: &mut dyn FnMut(MetaRef<'_>) -> ControlFlow<()> = &mut |meta| {
+        has_uids |= !meta.uid.is_empty();
+        lacks_uids |= meta.uid.is_empty();
+        sink(meta)
+    };
     match format {
         Format::Json => json::read_list(&mut source, &mut list, sink)?,
         Format::Protobuf => protobuf::read_list(&mut source, &mut list, sink)?,
     }
     let offset = source.offset();
+    if has_uids && lacks_uids {
+        return Err(WireError::malformed(offset, "a list in which some objects have no UID"));
+    }
     if list.is_status() {
         return Err(WireError::Status(Box::new(list.status(offset)?)));
     }

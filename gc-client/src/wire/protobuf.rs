@@ -38,9 +38,12 @@ pub(super) fn read_list<R: Read>(
         if decoder.kept.is_status() {
             return decoder.status(end);
         }
+        let kind = decoder.kept.text(decoder.kept.kind, decoder.source.offset())?;
+        let is_partial = kind == "PartialObjectMetadataList";
+        let mut has_metadata = false;
         while let Some((field, value)) = decoder.field(end)? {
             match field {
-                1 => {
+                1 if !std::mem::replace(&mut has_metadata, true) => {
                     let end = decoder.end(value)?;
                     decoder.list_meta(end)?;
                 }
@@ -48,12 +51,13 @@ pub(super) fn read_list<R: Read>(
                     item.clear();
                     let mut decoder = Decoder { source: &mut *decoder.source, kept: &mut item };
                     let end = decoder.end(value)?;
-                    decoder.object(end)?;
+                    decoder.item(end, is_partial)?;
                     if decoder.kept.lend(decoder.source.offset(), &mut *sink)?.is_break() {
                         return Err(WireError::Stopped);
                     }
                 }
-                _ => decoder.pass(value)?,
+                1 => return Err(decoder.source.malformed("a list with its metadata twice")),
+                other => return Err(decoder.source.malformed(format!("a list with a field {other}"))),
             }
         }
         Ok(())
@@ -168,6 +172,26 @@ impl<R: Read> Decoder<'_, R> {
             }
         }
         Ok(())
+    }
+
+    /// An object in a list. Whatever does not fit may be an object that is missing from it, or may hide one.
+    fn item(&mut self, end: u64, is_partial: bool) -> Result<(), WireError> {
+        while let Some((field, value)) = self.field(end)? {
+            match field {
+                1 if !self.kept.has_metadata => {
+                    self.kept.has_metadata = true;
+                    let end = self.end(value)?;
+                    self.object_meta(end)?;
+                }
+                1 => return Err(self.source.malformed("an object with its metadata twice in a list")),
+                other if is_partial => {
+                    let what = format!("an object with a field {other} in a list of metadata");
+                    return Err(self.source.malformed(what));
+                }
+                _ => self.pass(value)?,
+            }
+        }
+        if self.kept.has_metadata { Ok(()) } else { Err(self.source.malformed(super::NO_METADATA)) }
     }
 
     /// Any kind: its metadata is field 1.

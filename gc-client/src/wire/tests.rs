@@ -131,14 +131,14 @@ fn a_json_list_may_have_its_keys_in_any_order_and_full_objects_with_any_content(
          "message": 1.5, "metadata": {"annotations": {"a": "b"}, "uid": "u\u00e9", "name": "a", "resourceVersion": "1",
          "finalizers": null, "deletionTimestamp": null, "managedFields": [{}],
          "ownerReferences": [{"uid": "o", "controller": null, "blockOwnerDeletion": false, "extra": 1}]}},
-        {"metadata": {"name": "b", "namespace": "ns", "deletionTimestamp": "2020-01-01T00:00:00Z"}, "status": "odd"}],
+        {"metadata": {"name": "b", "namespace": "ns", "uid": "v", "deletionTimestamp": "2020-01-01T00:00:00Z"}, "status": "odd"}],
       "kind": "ConfigMapList", "metadata": {"continue": "t", "resourceVersion": "9", "remainingItemCount": 3}}  "#;
     check_list(
         Format::Json,
         body,
         &expect![[r#"
             a @ uid=ué rv=1 owner=//=o(controller None, block Some(false))
-            b @ns uid= rv= deleting
+            b @ns uid=v rv= deleting
             end rv=9 continue=t
         "#]],
     );
@@ -249,6 +249,76 @@ fn s3_a_protobuf_answer_that_is_no_complete_list_is_never_an_empty_list() {
         expect![[r#"
         error: the server answered 500 InternalError
     "#]],
+    );
+}
+
+/// Damage that would otherwise make an object disappear from a list without a word, which looks like its deletion.
+#[test]
+fn s3_d16_a_list_in_which_an_object_may_be_hidden_is_refused() {
+    let items = ["a", "b"].map(|name| EncodeMeta { name, uid: name, ..EncodeMeta::default() });
+    let list = encode::partial_object_metadata_list(&items, "9", "", None);
+    let at = |what: &[u8]| list.windows(what.len()).position(|window| window == what).unwrap();
+    // Tag, length, and the metadata's tag and length stand before the name of each.
+    let (first, second) = (at(b"\x0a\x01a") - 4, at(b"\x0a\x01b") - 4);
+    assert_eq!((list[first], list[second]), (0x12, 0x12), "items");
+    let damaged = |places: &[(usize, u8)]| {
+        let mut damaged = list.clone();
+        for &(at, byte) in places {
+            damaged[at] = byte;
+        }
+        list_text(Format::Protobuf, &damaged)
+    };
+    // The second item becomes another field; metadata once more; a part of the first; or loses its metadata.
+    let both = u8::try_from(usize::from(list[first + 1]) + 2 + usize::from(list[second + 1])).unwrap();
+    expect![[r#"
+        a @ uid=a rv=
+        error: a list with a field 3 (after 84 bytes)
+
+        a @ uid=a rv=
+        error: a list with its metadata twice (after 84 bytes)
+
+        error: an object with a field 2 in a list of metadata (after 84 bytes)
+
+        a @ uid=a rv=
+        error: an object with a field 3 in a list of metadata (after 86 bytes)
+    "#]]
+    .assert_eq(
+        &[
+            damaged(&[(second, 0x1a)]),
+            damaged(&[(second, 0x0a)]),
+            damaged(&[(first + 1, both)]),
+            damaged(&[(second + 2, 0x1a)]),
+        ]
+        .join("\n"),
+    );
+    let json = r#"{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"uid":"a"}},{"metadatA":{"uid":"b"}}]}"#;
+    check_list(
+        Format::Json,
+        json,
+        &expect![[r#"
+             @ uid=a rv=
+            error: JSON: an object without metadata in a list at line 1 column 112 (after 113 bytes)
+        "#]],
+    );
+    let some = r#"{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"uid":"a"}},{"metadata":{"uiD":"b"}}]}"#;
+    check_list(
+        Format::Json,
+        some,
+        &expect![[r#"
+             @ uid=a rv=
+             @ uid= rv=
+            error: a list in which some objects have no UID (after 113 bytes)
+        "#]],
+    );
+    // An aggregated server that gives no UIDs at all means it.
+    check_list(
+        Format::Json,
+        some.replace("uid", "uiD"),
+        &expect![[r#"
+             @ uid= rv=
+             @ uid= rv=
+            end rv=9 continue=
+        "#]],
     );
 }
 
@@ -466,7 +536,9 @@ fn owner() -> impl Strategy<Value = OwnerReference> {
 
 fn object() -> impl Strategy<Value = ObjectMeta> {
     let lists = (prop::collection::vec(text(), 0..7), prop::collection::vec(owner(), 0..7));
-    ((text(), text(), text(), text(), any::<bool>()), lists).prop_map(
+    // Without a UID it would have to be without one in every object of a list.
+    let uid = text().prop_map(|uid| format!("u{uid}"));
+    ((text(), text(), uid, text(), any::<bool>()), lists).prop_map(
         |((name, namespace, uid, resource_version, being_deleted), (finalizers, owner_references))| {
             ObjectMeta { name, namespace, uid, resource_version, being_deleted, finalizers, owner_references }
         },

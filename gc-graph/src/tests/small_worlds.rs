@@ -41,7 +41,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 use super::model::Model;
-use crate::fixture::{Change, Object, print};
+use crate::fixture::{Change, Object, permutations, print};
 use crate::store::{BLOCKS, NONE};
 use crate::uid::UidRef;
 use crate::{Coordinate, Effect, Graph, OwnerReference, SourceId, Uid};
@@ -169,21 +169,6 @@ fn add_references(
         }
         world.references[at] = 0;
     }
-}
-
-fn permutations(len: usize) -> Vec<Vec<usize>> {
-    if len == 0 {
-        return vec![Vec::new()];
-    }
-    let mut all = Vec::new();
-    for shorter in permutations(len - 1) {
-        for at in 0..len {
-            let mut order = shorter.clone();
-            order.insert(at, len - 1);
-            all.push(order);
-        }
-    }
-    all
 }
 
 impl World {

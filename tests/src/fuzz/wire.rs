@@ -10,7 +10,7 @@ use gc_client::{ObjectMeta, OwnerReference, OwnerReferenceRef, Status};
 use serde_json::{Value, json};
 
 use super::{Dice, Memory, Target, ensure, outline};
-use crate::conversation::RECORDED;
+use crate::conversation::{self, RECORDED};
 
 /// What the decoders hold beside the objects that the check itself keeps: buffers, and one object.
 const MEMORY: Memory = Memory { fixed_bytes: 256 << 10, per_input_byte: 600 };
@@ -440,7 +440,8 @@ fn made_object(dice: &mut Dice<'_>) -> ObjectMeta {
     ObjectMeta {
         name: dice.text(),
         namespace: dice.text(),
-        uid: dice.text(),
+        // Without one it would have to be without one in every object of a list.
+        uid: format!("u{}", dice.text()),
         resource_version: dice.text(),
         being_deleted: dice.flag(),
         finalizers: (0..finalizers).map(|_| dice.text()).collect(),
@@ -501,13 +502,7 @@ fn with_encodable(object: &ObjectMeta, write: impl FnOnce(&EncodeMeta<'_>) -> Ve
 fn json_object(object: &ObjectMeta) -> Value {
     let ObjectMeta { name, namespace, uid, resource_version, being_deleted, finalizers, owner_references } =
         object;
-    let owners: Vec<Value> = owner_references
-        .iter()
-        .map(|o| {
-            json!({"apiVersion": o.api_version, "kind": o.kind, "name": o.name, "uid": o.uid, "controller": o.controller,
-                "blockOwnerDeletion": o.block_owner_deletion})
-        })
-        .collect();
+    let owners = conversation::written(owner_references);
     json!({"kind": "PartialObjectMetadata", "metadata": {"name": name, "namespace": namespace, "uid": uid,
         "resourceVersion": resource_version, "ownerReferences": owners, "finalizers": finalizers, "labels": {"a": "b"},
         "deletionTimestamp": being_deleted.then_some("2020-01-01T00:00:00Z")}})

@@ -1,5 +1,7 @@
 //! The ownership graphs of up to three objects.
 
+use gc_graph::fixture::permutations;
+
 /// More objects than any bound has.
 pub(super) const OBJECTS_MAX: usize = 3;
 
@@ -89,19 +91,4 @@ fn set(references: &mut [u8], at: usize, kind: u8) {
     if let Some(place) = references.get_mut(at) {
         *place = kind;
     }
-}
-
-fn permutations(len: usize) -> Vec<Vec<usize>> {
-    if len == 0 {
-        return vec![Vec::new()];
-    }
-    let mut all = Vec::new();
-    for shorter in permutations(len - 1) {
-        for at in 0..len {
-            let mut order = shorter.clone();
-            order.insert(at, len - 1);
-            all.push(order);
-        }
-    }
-    all
 }
