@@ -9,13 +9,14 @@
 //! ends early, that holds something after its end, or that is no list where a list was asked for, is an error: a
 //! list that is believed although half of it is missing would look like a thousand deletions.
 //!
-//! For the same reason a list is read more strictly than an object. Fields and keys that are not known are passed over in
-//! the metadata, since newer servers add some. But every list of the API has metadata and items and nothing else, and an
-//! item has metadata (and, where metadata was asked for, nothing else), with a UID where the others have one: a list in
-//! which that is otherwise is taken for damaged. An item whose tag has lost a bit, or whose length has gained some and takes in the next, would otherwise be
-//! missing without a word, and what a complete list does not show counts as deleted. A server that adds a field to its
-//! lists one day will be refused, with a line that names the field, and nothing of that kind is collected; the other
-//! mistake could not be taken back.
+//! For the same reason a list is read more strictly than an object. Fields and keys that are not known are passed over
+//! in the metadata, since newer servers add some. But every list of the API has metadata and items and nothing else,
+//! and an item has metadata (and, where metadata was asked for, nothing else), with a UID where the others have one: a
+//! list in which that is otherwise is taken for damaged, and so is a watch, whose initial state is a list. An item
+//! whose tag has lost a bit, or whose length has gained some and takes in the next, would otherwise be missing without
+//! a word, and what a complete list does not show counts as deleted. A server that adds a field to its lists one day
+//! will be refused, with a line that names the field, and nothing of that kind is collected; the other mistake could
+//! not be taken back.
 //!
 //! # Example
 //!
@@ -55,7 +56,9 @@ use source::Source;
 const OVER_LIMIT: &str = "an object with more metadata than any server stores";
 
 /// What an error says about an object that is none.
-const NO_METADATA: &str = "an object without metadata in a list";
+const NO_METADATA: &str = "an object without metadata";
+/// What an error says where some objects cannot be told from others.
+const NO_UID: &str = "an object without a UID among others that have one";
 
 /// How a body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,10 +165,9 @@ pub fn read_list<R: Read>(
 ) -> Result<ListEnd, WireError> {
     let mut source = Source::of_list(reader);
     let mut list = Kept::default();
-    let (mut has_uids, mut lacks_uids) = (false, false);
+    let mut uids = Uids::default();
     let sink: &mut dyn FnMut(MetaRef<'_>) -> ControlFlow<()> = &mut |meta| {
-        has_uids |= !meta.uid.is_empty();
-        lacks_uids |= meta.uid.is_empty();
+        uids.note(meta.uid);
         sink(meta)
     };
     match format {
@@ -173,8 +175,8 @@ pub fn read_list<R: Read>(
         Format::Protobuf => protobuf::read_list(&mut source, &mut list, sink)?,
     }
     let offset = source.offset();
-    if has_uids && lacks_uids {
-        return Err(WireError::malformed(offset, "a list in which some objects have no UID"));
+    if uids.are_mixed() {
+        return Err(WireError::malformed(offset, NO_UID));
     }
     if list.is_status() {
         return Err(WireError::Status(Box::new(list.status(offset)?)));
@@ -199,12 +201,31 @@ pub struct WatchReader<R> {
     format: Format,
     source: Source<R>,
     kept: Kept,
+    uids: Uids,
+}
+
+/// Whether the objects have UIDs: an aggregated server may give none, but then to none of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Uids {
+    some_have: bool,
+    some_lack: bool,
+}
+
+impl Uids {
+    fn note(&mut self, uid: &str) {
+        self.some_have |= !uid.is_empty();
+        self.some_lack |= uid.is_empty();
+    }
+
+    fn are_mixed(self) -> bool {
+        self.some_have && self.some_lack
+    }
 }
 
 impl<R: Read> WatchReader<R> {
     /// A watch whose body starts with the next byte of the reader.
     pub fn new(format: Format, reader: R) -> WatchReader<R> {
-        WatchReader { format, source: Source::of_watch(reader), kept: Kept::default() }
+        WatchReader { format, source: Source::of_watch(reader), kept: Kept::default(), uids: Uids::default() }
     }
 
     /// Waits for the next event and hands it to the sink. `None` when the stream ends between two events.
@@ -223,7 +244,18 @@ impl<R: Read> WatchReader<R> {
             return Ok(None);
         }
         let (kept, offset) = (&self.kept, self.source.offset());
-        match kept.text(kept.event_type, offset)? {
+        let event_type = kept.text(kept.event_type, offset)?;
+        // The initial state of a watch is a list, too.
+        if matches!(event_type, "ADDED" | "MODIFIED" | "DELETED") && !kept.is_status() {
+            self.uids.note(kept.text(kept.uid, offset)?);
+            if !kept.has_metadata {
+                return Err(WireError::malformed(offset, NO_METADATA));
+            }
+            if self.uids.are_mixed() {
+                return Err(WireError::malformed(offset, NO_UID));
+            }
+        }
+        match event_type {
             "ERROR" => return Ok(Some(sink(WireEvent::Error(kept.status(offset)?)))),
             "BOOKMARK" => {
                 let resource_version = kept.text(kept.resource_version, offset)?;

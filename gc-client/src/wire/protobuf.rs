@@ -199,6 +199,7 @@ impl<R: Read> Decoder<'_, R> {
         while let Some((field, value)) = self.field(end)? {
             match field {
                 1 => {
+                    self.kept.has_metadata = true;
                     let end = self.end(value)?;
                     self.object_meta(end)?;
                 }

@@ -297,7 +297,7 @@ fn s3_d16_a_list_in_which_an_object_may_be_hidden_is_refused() {
         json,
         &expect![[r#"
              @ uid=a rv=
-            error: JSON: an object without metadata in a list at line 1 column 112 (after 113 bytes)
+            error: JSON: an object without metadata at line 1 column 112 (after 113 bytes)
         "#]],
     );
     let some = r#"{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"uid":"a"}},{"metadata":{"uiD":"b"}}]}"#;
@@ -307,7 +307,25 @@ fn s3_d16_a_list_in_which_an_object_may_be_hidden_is_refused() {
         &expect![[r#"
              @ uid=a rv=
              @ uid= rv=
-            error: a list in which some objects have no UID (after 113 bytes)
+            error: an object without a UID among others that have one (after 113 bytes)
+        "#]],
+    );
+    let event = |uid: &str| json!({"type": "ADDED", "object": {"kind": "Pod", "metadata": {uid: "a"}}});
+    let events = [event("uid"), event("uiD"), event("uid")];
+    check_watch(
+        Format::Json,
+        json_watch(&events),
+        &expect![[r#"
+            added  @ uid=a rv=
+            error: an object without a UID among others that have one (after 127 bytes)
+        "#]],
+    );
+    let none = json!({"type": "ADDED", "object": {"kind": "Pod", "metadatA": {"uid": "a"}}});
+    check_watch(
+        Format::Json,
+        json_watch(&[none]),
+        &expect![[r#"
+            error: an object without metadata (after 63 bytes)
         "#]],
     );
     // An aggregated server that gives no UIDs at all means it.
