@@ -291,6 +291,10 @@ fn s3_d16_a_list_in_which_an_object_may_be_hidden_is_refused() {
         ]
         .join("\n"),
     );
+}
+
+#[test]
+fn s3_d16_an_object_that_has_lost_its_metadata_or_its_uid_is_refused() {
     let json = r#"{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"uid":"a"}},{"metadatA":{"uid":"b"}}]}"#;
     check_list(
         Format::Json,
