@@ -249,15 +249,13 @@ impl DeleteAttempt {
     /// D3.
     fn deleting_dependents(&mut self, state: &mut State) -> Step {
         let Some(node) = state.graph().get(&self.uid) else { return forget(Why::LeftGraph) };
-        if node.blocking_dependents().next().is_some() {
+        if node.has_idle_blocking_dependents() {
+            let idle = node.blocking_dependents().filter(|d| !d.is_being_deleted());
+            return Step::Done(Outcome::Enqueue(idle.map(Node::uid).collect()));
+        }
+        if node.is_blocked() {
             // One that is being deleted is on its way; the observation of its end brings this item back.
-            let idle: Vec<Uid> =
-                node.blocking_dependents().filter(|d| !d.is_being_deleted()).map(|d| d.uid()).collect();
-            return if idle.is_empty() {
-                self.open_circle(state)
-            } else {
-                Step::Done(Outcome::Enqueue(idle))
-            };
+            return self.open_circle(state);
         }
         let coordinate = node.coordinate();
         match RemoveFinalizer::new(state, &coordinate, FOREGROUND_FINALIZER) {
@@ -288,7 +286,7 @@ impl DeleteAttempt {
     }
 
     fn has_no_blocking_dependents(&self, state: &State) -> bool {
-        let is_free = |node: Node<'_>| node.blocking_dependents().next().is_none();
+        let is_free = |node: Node<'_>| !node.is_blocked();
         state.makes(Mistake::DependentsNotAskedAgain) || state.graph().get(&self.uid).is_none_or(is_free)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gc_graph::{Coordinate, Node, Uid};
+use gc_graph::{Coordinate, Node, ResourceVersion, Uid};
 use hashbrown::HashMap;
 
 use crate::finalizer::{RemoveFinalizer, busy, describe, plausible};
@@ -12,6 +12,9 @@ use crate::{
     Step, Target, Why, patch,
 };
 
+/// So many dependents are given out to be released at once. Each takes some hundred bytes while it is, those that have
+/// to wait for their turn take a few: an owner may have a hundred thousand.
+const RELEASES_MAX: usize = 1_000;
 /// How often one attempt looks for dependents that appeared while it released others, before the queue spaces it out.
 const ROUNDS_MAX: u32 = 10;
 /// A dependent that meets this many conflicts in a row fails this attempt at its owner.
@@ -20,8 +23,8 @@ const CONFLICTS_MAX: u32 = 10;
 /// What an orphan attempt wants next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrphanStep {
-    /// Run each of these to its end, in any order and in parallel with a bound of the caller's, and give each outcome
-    /// to [`OrphanAttempt::released`]; then step again without a reply.
+    /// Run each of these (a thousand at most, more may follow) to its end, in any order and in parallel with a bound of
+    /// the caller's, and give each outcome to [`OrphanAttempt::released`]; then step again without a reply.
     Release(Vec<ReleaseAttempt>),
     /// Send this request and step again with its reply.
     Call(Request),
@@ -35,9 +38,11 @@ pub struct OrphanAttempt {
     uid: Uid,
     rounds: u32,
     /// Dependents that were released, with the version that the graph held when they were asked to.
-    released: HashMap<Uid, String>,
+    released: HashMap<Uid, ResourceVersion>,
     /// The same for those that are being released.
-    asked: HashMap<Uid, String>,
+    asked: HashMap<Uid, ResourceVersion>,
+    /// Those of this round whose turn is to come.
+    to_come: std::vec::IntoIter<Uid>,
     failures: u32,
     first_failure: Option<Outcome>,
     /// The longest wait that the server asked for.
@@ -53,6 +58,7 @@ impl OrphanAttempt {
             rounds: 0,
             released: HashMap::new(),
             asked: HashMap::new(),
+            to_come: Vec::new().into_iter(),
             failures: 0,
             first_failure: None,
             busy_for: None,
@@ -67,11 +73,9 @@ impl OrphanAttempt {
 
     /// Notes how the release of one dependent ended.
     pub fn released(&mut self, dependent: &Uid, outcome: Outcome) {
+        let asked = self.asked.remove_entry(dependent);
         match outcome {
-            Outcome::Forget(_) => {
-                let version = self.asked.remove(dependent).unwrap_or_default();
-                self.released.insert(dependent.clone(), version);
-            }
+            Outcome::Forget(_) => self.released.extend(asked),
             failure => {
                 self.failures += 1;
                 if let Outcome::Busy(delay, _) = failure {
@@ -89,6 +93,10 @@ impl OrphanAttempt {
 
     /// Step with `None` first and after each release, and with the reply after each call.
     pub fn step(&mut self, state: &mut State, _now: Duration, reply: Option<Reply>) -> OrphanStep {
+        let releases = self.next_releases(state);
+        if !releases.is_empty() {
+            return OrphanStep::Release(releases);
+        }
         if let Some(failure) = self.first_failure.take() {
             // O2: the finalizer stays until every dependent has been released.
             return OrphanStep::Done(match failure {
@@ -108,9 +116,9 @@ impl OrphanAttempt {
         if let Some(outcome) = busy(reply.as_ref()) {
             return OrphanStep::Done(outcome);
         }
-        let late = self.dependents_to_release(state);
+        let is_late = self.dependents_to_release(state).next().is_some();
         if let Some(removal) = &mut self.removal {
-            let may_go = late.is_empty() || state.makes(Mistake::DependentsNotAskedAgain);
+            let may_go = !is_late || state.makes(Mistake::DependentsNotAskedAgain);
             return wrap(removal.step(may_go, reply));
         }
         let Some(owner) = state.graph().get(&self.uid) else { return done(Why::LeftGraph) };
@@ -118,8 +126,8 @@ impl OrphanAttempt {
             return done(Why::BeingDeleted);
         }
         let owner = owner.coordinate();
-        if !late.is_empty() {
-            return self.release(state, &owner, late);
+        if is_late {
+            return self.release(state, &owner);
         }
         let Some(mut removal) = RemoveFinalizer::new(state, &owner, ORPHAN_FINALIZER) else {
             state.park(&self.uid, &owner.api_version, &owner.kind);
@@ -131,35 +139,44 @@ impl OrphanAttempt {
         wrap(step)
     }
 
-    fn release(&mut self, state: &State, owner: &Coordinate, dependents: Vec<Coordinate>) -> OrphanStep {
+    /// Another round: what is late is given out, a part at a time.
+    fn release(&mut self, state: &State, owner: &Coordinate) -> OrphanStep {
         self.rounds += 1;
         if ROUNDS_MAX < self.rounds {
             let reason = format!("new dependents of {owner} keep appearing while they are orphaned");
             return OrphanStep::Done(Outcome::Retry(reason));
         }
-        for dependent in &dependents {
-            let version = state.graph().get(&dependent.uid).map(Node::resource_version).unwrap_or_default();
-            self.asked.insert(dependent.uid.clone(), version);
+        let late: Vec<Uid> = self.dependents_to_release(state).map(Node::uid).collect();
+        self.to_come = late.into_iter();
+        OrphanStep::Release(self.next_releases(state))
+    }
+
+    /// The next of this round; one that has left the graph meanwhile needs nothing.
+    fn next_releases(&mut self, state: &State) -> Vec<ReleaseAttempt> {
+        let mut releases = Vec::new();
+        while releases.len() < RELEASES_MAX
+            && let Some(uid) = self.to_come.next()
+        {
+            let Some(dependent) = state.graph().get(&uid) else { continue };
+            self.asked.insert(uid, dependent.version());
+            releases.push(ReleaseAttempt::new(state, dependent.coordinate(), self.uid.clone()));
         }
-        let attempts =
-            dependents.into_iter().map(|d| ReleaseAttempt::new(state, d, self.uid.clone())).collect();
-        OrphanStep::Release(attempts)
+        releases
     }
 
     /// Whether a dependent of a kind that is not served keeps it waiting. While others were released, the kind may have
     /// come, and its objects may have gone; then nothing would wake it.
     fn waits_for(&self, state: &State, api_version: &str, kind: &str) -> bool {
-        let is_of_it = |d: &Coordinate| d.api_version == api_version && d.kind == kind;
-        state.kinds().resolve(api_version, kind).is_none()
-            && self.dependents_to_release(state).iter().any(is_of_it)
+        let is_of_it = |d: Node<'_>| d.api_version() == api_version && d.kind() == kind;
+        state.kinds().resolve(api_version, kind).is_none() && self.dependents_to_release(state).any(is_of_it)
     }
 
     /// The dependents that the graph knows and that this attempt has not released: the graph may not have seen yet
     /// what we wrote. One that it has seen anew since, and that names the owner still, was given the reference again.
-    fn dependents_to_release(&self, state: &State) -> Vec<Coordinate> {
-        let Some(owner) = state.graph().get(&self.uid) else { return Vec::new() };
-        let is_released = |d: &Node<'_>| self.released.get(&d.uid()) == Some(&d.resource_version());
-        owner.dependents().filter(|d| !is_released(d)).map(Node::coordinate).collect()
+    fn dependents_to_release<'s>(&self, state: &'s State) -> impl Iterator<Item = Node<'s>> {
+        let is_released = |d: &Node<'_>| self.released.get(&d.uid()).is_some_and(|at| *at == d.version());
+        let owner = state.graph().get(&self.uid);
+        owner.into_iter().flat_map(Node::dependents).filter(move |d| !is_released(d))
     }
 }
 

@@ -25,6 +25,9 @@ use crate::requests;
 /// the reference starts a thread of control per dependent, which costs it a gigabyte for 5,000.
 const RELEASES_IN_PARALLEL: usize = 16;
 
+/// Room for so many effects is kept from one change to the next.
+const EFFECTS_KEPT: usize = 4_096;
+
 /// What all threads share.
 #[derive(Debug)]
 pub struct Shared {
@@ -106,6 +109,10 @@ impl Shared {
                 // The state keeps these to itself.
                 Effect::Absent(_) => {}
             }
+        }
+        if effects.capacity() > EFFECTS_KEPT {
+            // An owner of a hundred thousand is not paid for in memory ever after.
+            *effects = Vec::new();
         }
     }
 

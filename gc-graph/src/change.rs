@@ -119,7 +119,7 @@ pub enum Effect {
     /// Put the object on the attempt-to-orphan queue.
     AttemptToOrphan(Uid),
     /// Remember that no such object exists (spec G8, G9, G10).
-    Absent(Coordinate),
+    Absent(Box<Coordinate>),
     /// Tell the dependent's owner that a reference can never hold (spec G4, G5).
     InvalidOwnerReference(Box<InvalidOwnerReference>),
 }

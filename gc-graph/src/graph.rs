@@ -25,7 +25,12 @@ pub struct Graph {
     stamp: u32,
     /// What the present change has put on attempt-to-delete, so that it does so once.
     queued: HashSet<u32>,
+    /// Room for the owners of what goes, kept so that a deletion need not ask for any.
+    cut: Vec<u32>,
 }
+
+/// Room for so many nodes is kept from one change to the next.
+const KEPT: usize = 4_096;
 
 /// What is known of a watch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,6 +61,7 @@ impl Graph {
             refused: 0,
             stamp: 0,
             queued: HashSet::new(),
+            cut: Vec::new(),
         }
     }
 
@@ -213,7 +219,7 @@ impl Graph {
 
     pub(crate) fn end_change(&mut self) {
         self.queued.clear();
-        if self.queued.capacity() > 4096 {
+        if self.queued.capacity() > KEPT {
             // A burst must not be paid for in memory ever after.
             self.queued = HashSet::new();
         }
@@ -349,8 +355,15 @@ impl Graph {
         } else if seen.has_orphan_finalizer || seen.has_foreground_finalizer {
             flags |= NAMES_POLICY;
         }
+        if (flags ^ before) & BEING_DELETED != 0 {
+            self.store.turn(index, seen.being_deleted);
+        }
+        if flags & DELETING_DEPENDENTS == 0 {
+            self.store.end_waiting(index);
+        }
         self.store.node_mut(index).flags = flags;
         if flags & !before & DELETING_DEPENDENTS != 0 {
+            self.store.begin_waiting(index);
             self.queue_dependents(index, effects);
         }
         // A server that was restored from a backup knows nothing of the deletion: who began it is to begin it again
@@ -456,7 +469,8 @@ impl Graph {
                 continue;
             }
             touched.push(owner);
-            if freed && !self.store.is(owner, ABSENT) && !self.is_needless(owner) {
+            let is_there = !self.store.is(owner, ABSENT) && !self.is_needless(owner);
+            if freed && is_there && self.store.is_worth_a_look(owner) {
                 self.queue(owner, effects);
             }
         }
@@ -600,7 +614,8 @@ impl Graph {
 impl Graph {
     /// Spec G8 for objects that go together: dependents that go, too, do not count.
     pub(crate) fn depart(&mut self, indexes: &[u32], effects: &mut Vec<Effect>) {
-        let owners = self.cut_references(indexes);
+        let mut owners = std::mem::take(&mut self.cut);
+        self.cut_references(indexes, &mut owners);
         for &index in indexes {
             self.leave_source(index);
             self.len -= 1;
@@ -611,11 +626,12 @@ impl Graph {
                 self.store.remove_node(index);
                 continue;
             }
-            effects.push(Effect::Absent(Node::new(self, index).coordinate()));
+            effects.push(Effect::Absent(Box::new(Node::new(self, index).coordinate())));
             self.queue_dependents(index, effects);
             self.store.clear_version(index);
             self.store.doubt(index);
             self.store.stamp(index, self.stamp);
+            self.store.end_waiting(index);
             let node = self.store.node_mut(index);
             node.flags &= !(VIRTUAL
                 | BEING_DELETED
@@ -628,11 +644,16 @@ impl Graph {
         }
         self.queue_waiting(&owners, effects);
         self.drop_needless(&owners);
+        owners.clear();
+        if owners.capacity() <= KEPT {
+            self.cut = owners;
+        }
     }
 
     /// Spec S2 for nodes that merely stop being served.
     fn turn_virtual(&mut self, indexes: &[u32], effects: &mut Vec<Effect>) {
-        let owners = self.cut_references(indexes);
+        let mut owners = Vec::new();
+        self.cut_references(indexes, &mut owners);
         for &index in indexes {
             self.leave_source(index);
             if self.store.node(index).first_dependent == NONE {
@@ -643,6 +664,7 @@ impl Graph {
             self.virtual_len += 1;
             self.store.clear_version(index);
             self.store.doubt(index);
+            self.store.end_waiting(index);
             let node = self.store.node_mut(index);
             node.flags &=
                 !(BEING_DELETED | DELETING_DEPENDENTS | ORPHANING | NAMES_POLICY | TWO_KINDS | PARITY);
@@ -653,9 +675,8 @@ impl Graph {
         self.drop_needless(&owners);
     }
 
-    /// Removes the references of these nodes; gives back their owners in order.
-    fn cut_references(&mut self, indexes: &[u32]) -> Vec<u32> {
-        let mut owners = Vec::new();
+    /// Removes the references of these nodes; adds their owners in order.
+    fn cut_references(&mut self, indexes: &[u32], owners: &mut Vec<u32>) {
         for &index in indexes {
             let mut edge = std::mem::replace(&mut self.store.node_mut(index).first_reference, NONE);
             while edge != NONE {
@@ -668,13 +689,13 @@ impl Graph {
                 edge = next_reference;
             }
         }
-        owners
     }
 
     /// Owners that are *deleting dependents* may have waited for the last of them.
     fn queue_waiting(&mut self, owners: &[u32], effects: &mut Vec<Effect>) {
         for &owner in owners {
-            if self.store.node(owner).kind != NONE && self.store.is(owner, DELETING_DEPENDENTS) {
+            let is_waiting = self.store.node(owner).kind != NONE && self.store.is(owner, DELETING_DEPENDENTS);
+            if is_waiting && self.store.is_worth_a_look(owner) {
                 self.queue(owner, effects);
             }
         }
@@ -722,7 +743,7 @@ impl Graph {
             let Edge { dependent, next_dependent, .. } = *self.store.edge(first);
             if self.matching(first, target).0 {
                 if !remembered {
-                    effects.push(Effect::Absent(absent.clone()));
+                    effects.push(Effect::Absent(Box::new(absent.clone())));
                     remembered = true;
                 }
                 self.queue(dependent, effects);

@@ -16,6 +16,7 @@ impl Graph {
         self.check_dependents_lists()?;
         self.check_nodes()?;
         self.check_counts()?;
+        self.check_waits()?;
         self.check_sources()
     }
 
@@ -136,6 +137,17 @@ impl Graph {
             ensure(store.namespaces.count(id) == count, || format!("namespace {id} is used {count} times"))?;
         }
         ensure(text_bytes == store.texts.used_bytes(), || "a text is lost".to_owned())
+    }
+
+    /// What nodes wait for is counted right, and only where they wait.
+    fn check_waits(&self) -> Result<(), String> {
+        let mut waiting = 0;
+        for index in self.store.indexes() {
+            let (held, again) = self.store.count_again(index);
+            waiting += usize::from(held.is_some());
+            ensure(held == again, || format!("{index} waits for {again:?}, not {held:?}"))?;
+        }
+        ensure(waiting == self.store.waits_len(), || "a node that is gone waits".to_owned())
     }
 
     fn check_sources(&self) -> Result<(), String> {

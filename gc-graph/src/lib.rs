@@ -21,6 +21,10 @@
 //! - The flags of a node (being deleted, deleting dependents, orphaning) are levels, not edges: they are what the last
 //!   observation said (kubernetes#77081, #89503). A dependent that is new to an owner that is *deleting dependents* is put
 //!   on the queue as those that were there before, so that the order in which watches show them does not matter.
+//! - An owner that is *deleting dependents* goes to attempt-to-delete when a dependent is gone, or no longer blocks it.
+//!   While some of those that block it are not being deleted themselves, a look at it goes through all of them: then it
+//!   goes there when an eighth of its dependents has gone since the last time (with fewer than eight, each time), so that
+//!   all looks together are linear in the dependents. [`Node::is_blocked`] needs no look at them at all.
 //! - A virtual node goes with the last reference to it. It stands for its references, and for nothing else.
 //! - A node that is proved absent stays as a mark while references name it: [`Node::owner_states`] tells. The proof is
 //!   not lost to a bounded cache when thousands of owners go at once, and when the object turns up again after all its
@@ -49,11 +53,25 @@
 //! An owner reference takes 24 bytes: its dependent, its owner, the next reference of the dependent, the next and the
 //! previous one in the owner's list, and the flags together with the number of the coordinates as written, where those
 //! are not simply the owner's own. A name takes its length in eights, an entry in the table of UIDs 6 to 12 bytes.
-//! That is about 116 bytes for an object with one owner and a name of 24 characters.
+//! That is about 116 bytes for an object with one owner and a name of 24 characters; a process with a million of them
+//! grows by 110 bytes for each, since what is reserved for growth is not resident yet (`tests/resident.rs`). A node that
+//! is *deleting dependents* has its references counted, in 24 bytes more.
 //!
 //! A dependent is added to its owner and removed from it in a constant time, however many there are. What is freed is
 //! used again; when less than half of the memory is in use, the arena is rebuilt without its gaps, which costs each
-//! change a constant share. Vectors grow by an eighth.
+//! change a constant share. Vectors grow by an eighth. After all but a hundredth of a million objects are deleted, 2.5 MB
+//! of 110 are left: so with musl, and with glibc where `MALLOC_TRIM_THRESHOLD_=131072` is set. Otherwise glibc keeps up to
+//! 64 MB of what is freed for later, and uses it then.
+//!
+//! # How it is fast
+//!
+//! `cargo bench -p gc-graph` measures. A change allocates nothing, but for what is new (a namespace, now and then room
+//! for more) and for what leaves the graph as an effect: the coordinate of an owner that is gone. In the order of a list, a million objects are taken in and updated at about 3 and 4 million changes a second
+//! on one 2026 server core, at 100,000 objects at 7 and 10 million. In random order it is one million a second at a
+//! million objects, as the memory allows no more: an update looks at an entry of the table, a node, its name, its
+//! reference, the owner's node and the owner's name, and none of these is in a cache when 116 MB are gone through at
+//! random. All of it has to be compared, since what is not looked at cannot be seen to have changed. A watch sends some
+//! thousand changes a second. A node with a million dependents costs no more than one with nineteen.
 //!
 //! # Limits
 //!
@@ -88,6 +106,9 @@ pub use change::{
     Coordinate, Effect, InvalidOwnerReference, Observation, OwnerReference, OwnerReferenceRef, SourceId,
 };
 pub use graph::Graph;
-pub use node::{Node, OwnerState};
+pub use node::{Node, OwnerState, ResourceVersion};
 pub use query::{BLOCKING_CHAIN_LIMIT, BlockingChain, BlockingStep};
+#[cfg(any(test, feature = "fixture"))]
+#[doc(hidden)]
+pub use store::edges_read;
 pub use uid::Uid;

@@ -23,6 +23,17 @@ impl PartialEq for Node<'_> {
 
 impl Eq for Node<'_> {}
 
+/// A resourceVersion, opaque, for whoever has to remember many: a number takes 16 bytes and no allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceVersion(pub(crate) Version);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    Number(u64),
+    /// Also none at all, as an empty text.
+    Text(Box<str>),
+}
+
 /// What the graph knows of the owner that a reference names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerState<'g> {
@@ -81,6 +92,11 @@ impl<'g> Node<'g> {
             name: self.name().to_owned(),
             uid: self.uid(),
         }
+    }
+
+    /// The resourceVersion last observed, to be compared with that of another moment.
+    pub fn version(self) -> ResourceVersion {
+        ResourceVersion(self.graph.store.to_version(self.index))
     }
 
     /// The resourceVersion last observed, to the letter; empty for a virtual node.
@@ -164,6 +180,23 @@ impl<'g> Node<'g> {
     pub fn dependents(self) -> impl Iterator<Item = Node<'g>> + 'g {
         let graph = self.graph;
         graph.store.dependents(self.index).map(move |edge| Node::new(graph, graph.store.edge(edge).dependent))
+    }
+
+    /// Whether any dependent blocks its deletion. Of a node that is *deleting dependents* this is known, however many
+    /// it has.
+    pub fn is_blocked(self) -> bool {
+        match self.graph.store.waits(self.index) {
+            Some(waits) => waits.blocking > 0,
+            None => self.blocking_dependents().next().is_some(),
+        }
+    }
+
+    /// Whether one of those that block it is not being deleted itself; known in the same way.
+    pub fn has_idle_blocking_dependents(self) -> bool {
+        match self.graph.store.waits(self.index) {
+            Some(waits) => waits.idle > 0,
+            None => self.blocking_dependents().any(|dependent| !dependent.is_being_deleted()),
+        }
     }
 
     /// The dependents that have at least one reference to it with `blockOwnerDeletion: true`, each once.

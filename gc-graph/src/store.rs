@@ -3,10 +3,11 @@
 
 use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use crate::change::{Observation, OwnerReferenceRef};
 use crate::intern::Interner;
+use crate::node::Version;
 use crate::texts::{TextRef, Texts};
 use crate::uid::{Uid, UidRef};
 
@@ -119,6 +120,35 @@ pub(crate) struct Written {
     pub(crate) name: Box<str>,
 }
 
+/// The references to a node that is *deleting dependents*, counted: so a look at what it still waits for costs the same
+/// however many dependents it has. There are few such nodes; the others pay nothing for this.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waits {
+    /// All of them.
+    pub(crate) references: u32,
+    /// Those that block.
+    pub(crate) blocking: u32,
+    /// Those that block and whose dependents are not being deleted.
+    pub(crate) idle: u32,
+    /// How many have gone, or do not block any more, since the node was last worth a look.
+    pub(crate) gone: u32,
+}
+
+impl Waits {
+    fn of(&mut self, edge: &Edge, is_idle: bool) -> [(&mut u32, bool); 3] {
+        let blocks = edge.has(BLOCKS);
+        [(&mut self.references, true), (&mut self.blocking, blocks), (&mut self.idle, blocks && is_idle)]
+    }
+
+    fn add(&mut self, edge: &Edge, is_idle: bool) {
+        self.of(edge, is_idle).into_iter().for_each(|(count, counts)| *count += u32::from(counts));
+    }
+
+    fn take(&mut self, edge: &Edge, is_idle: bool) {
+        self.of(edge, is_idle).into_iter().for_each(|(count, counts)| *count -= u32::from(counts));
+    }
+}
+
 /// Slots of one type under small numbers, with their free list.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
@@ -187,7 +217,21 @@ pub(crate) struct Store {
     /// From UID to node. It is never iterated over: its order is not deterministic.
     pub(crate) table: HashTable<u32>,
     hasher: DefaultHashBuilder,
+    /// For each node that is *deleting dependents*. Never iterated over either, but to renumber it.
+    waits: HashMap<u32, Waits>,
     pub(crate) limits: Limits,
+}
+
+#[cfg(any(test, feature = "fixture"))]
+thread_local! {
+    static EDGES_READ: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// How many owner references this thread has looked at, in any graph: what tests of the amount of work count.
+#[cfg(any(test, feature = "fixture"))]
+#[doc(hidden)]
+pub fn edges_read() -> u64 {
+    EDGES_READ.get()
 }
 
 /// Reading.
@@ -202,6 +246,7 @@ impl Store {
             written: Interner::new(),
             table: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
+            waits: HashMap::new(),
             limits: Limits::MAX,
         };
         // The first number is CLUSTER_SCOPED.
@@ -218,6 +263,8 @@ impl Store {
     }
 
     pub(crate) fn edge(&self, edge: u32) -> &Edge {
+        #[cfg(any(test, feature = "fixture"))]
+        EDGES_READ.set(EDGES_READ.get() + 1);
         &self.edges.slots[edge as usize]
     }
 
@@ -283,14 +330,21 @@ impl Store {
     }
 
     pub(crate) fn version(&self, index: u32) -> String {
+        match self.to_version(index) {
+            Version::Number(number) => number.to_string(),
+            Version::Text(text) => text.into(),
+        }
+    }
+
+    pub(crate) fn to_version(&self, index: u32) -> Version {
         let node = self.node(index);
         let [low, high] = node.version;
         if node.flags & (VIRTUAL | ABSENT) != 0 {
-            String::new()
+            Version::Text("".into())
         } else if node.flags & VERSION_IS_TEXT != 0 {
-            self.texts.get_str(TextRef { at: low, len: high }).to_owned()
+            Version::Text(self.texts.get_str(TextRef { at: low, len: high }).into())
         } else {
-            (u64::from(low) | u64::from(high) << 32).to_string()
+            Version::Number(u64::from(low) | u64::from(high) << 32)
         }
     }
 
@@ -411,6 +465,7 @@ impl Store {
             entry.remove();
         }
         self.clear_version(index);
+        self.end_waiting(index);
         let node = *self.node(index);
         if node.flags & UID_IS_TEXT != 0 {
             self.texts.remove(text_of_uid(&node.uid));
@@ -597,6 +652,9 @@ impl Store {
         } else {
             self.edge_mut(previous).next_reference = edge;
         }
+        if owner != NONE {
+            self.count(edge, Waits::add);
+        }
         edge
     }
 
@@ -635,11 +693,100 @@ impl Store {
     /// Frees an edge that is in no owner's list any more.
     pub(crate) fn remove_edge(&mut self, edge: u32) {
         let gone = *self.edge(edge);
+        if gone.owner != NONE {
+            self.count(edge, Waits::take);
+        }
         if !gone.is_as_owner() {
             self.release_written(gone.written());
         }
         self.edge_mut(edge).dependent = NONE;
         self.edges.free.push(edge);
+    }
+}
+
+/// What nodes that are *deleting dependents* wait for.
+impl Store {
+    /// A node begins to be *deleting dependents*: its references are counted once.
+    pub(crate) fn begin_waiting(&mut self, index: u32) {
+        let mut waits = Waits::default();
+        for first in self.dependents(index) {
+            let is_idle = !self.is(self.edge(first).dependent, BEING_DELETED);
+            self.group(first).for_each(|edge| waits.add(self.edge(edge), is_idle));
+        }
+        self.waits.insert(index, waits);
+    }
+
+    /// A node goes, or is no longer *deleting dependents*.
+    pub(crate) fn end_waiting(&mut self, index: u32) {
+        if self.is(index, DELETING_DEPENDENTS) {
+            self.waits.remove(&index);
+        }
+    }
+
+    pub(crate) fn waits(&self, index: u32) -> Option<&Waits> {
+        if self.is(index, DELETING_DEPENDENTS) { self.waits.get(&index) } else { None }
+    }
+
+    /// Before a node begins to be deleted, or lives again: owners that wait for it are told.
+    pub(crate) fn turn(&mut self, index: u32, is_being_deleted: bool) {
+        let mut at = self.node(index).first_reference;
+        while at != NONE {
+            let Edge { owner, next_reference, .. } = *self.edge(at);
+            if owner != NONE
+                && self.edge(at).has(BLOCKS)
+                && self.is(owner, DELETING_DEPENDENTS)
+                && let Some(waits) = self.waits.get_mut(&owner)
+            {
+                waits.idle = if is_being_deleted { waits.idle - 1 } else { waits.idle + 1 };
+            }
+            at = next_reference;
+        }
+    }
+
+    fn count(&mut self, edge: u32, count: fn(&mut Waits, &Edge, bool)) {
+        let edge = *self.edge(edge);
+        if self.is(edge.owner, DELETING_DEPENDENTS) {
+            let is_idle = !self.is(edge.dependent, BEING_DELETED);
+            if let Some(waits) = self.waits.get_mut(&edge.owner) {
+                count(waits, &edge, is_idle);
+            }
+        }
+    }
+
+    /// Whether an owner is worth a look since a dependent has gone or does not block it any more. One that waits for
+    /// some that nobody has begun to delete goes through all of them at each look, and they have been put on the queue
+    /// before: it gets its look when an eighth has gone, so that all of its looks together take a time that is linear
+    /// in its dependents. With fewer than eight that is each time.
+    pub(crate) fn is_worth_a_look(&mut self, owner: u32) -> bool {
+        if !self.is(owner, DELETING_DEPENDENTS) {
+            return true;
+        }
+        let Some(waits) = self.waits.get_mut(&owner) else { return true };
+        waits.gone += 1;
+        let is_worth_it = waits.idle == 0 || waits.references / 8 < waits.gone;
+        if is_worth_it {
+            waits.gone = 0;
+        }
+        is_worth_it
+    }
+
+    /// The count, and what it would be if it were made anew. For the check of invariants.
+    #[cfg(any(test, feature = "fixture"))]
+    pub(crate) fn count_again(&self, index: u32) -> (Option<Waits>, Option<Waits>) {
+        let held = self.waits.get(&index).copied();
+        let is_waiting = self.is(index, DELETING_DEPENDENTS);
+        let mut waits = Waits { gone: held.unwrap_or_default().gone, ..Waits::default() };
+        for first in self.dependents(index) {
+            let is_idle = !self.is(self.edge(first).dependent, BEING_DELETED);
+            self.group(first).for_each(|edge| waits.add(self.edge(edge), is_idle));
+        }
+        (held, is_waiting.then_some(waits))
+    }
+
+    /// How many nodes wait. For the check of invariants.
+    #[cfg(any(test, feature = "fixture"))]
+    pub(crate) fn waits_len(&self) -> usize {
+        self.waits.len()
     }
 }
 
@@ -672,6 +819,7 @@ impl Store {
             + self.namespaces.memory_bytes()
             + self.written.memory_bytes()
             + self.table.allocation_size()
+            + self.waits.allocation_size()
     }
 
     /// Gives memory back when less than half of what is held is in use. Below 256 KiB there is nothing to win.
@@ -723,6 +871,8 @@ impl Store {
             edges.push(edge);
         }
         self.edges = Slab { slots: edges, free: Vec::new() };
+        let waits = std::mem::take(&mut self.waits).into_iter();
+        self.waits = waits.map(|(index, waits)| (moved(index, &new_nodes), waits)).collect();
 
         let mut nodes = Vec::with_capacity(self.nodes.len());
         let mut texts = Texts::with_capacity_bytes(self.texts.used_bytes());

@@ -276,7 +276,7 @@ impl Model {
         for (uid, coordinate) in going {
             let dependents = self.dependents(uid);
             if !dependents.is_empty() {
-                effects.0.push(Effect::Absent(coordinate.clone()));
+                effects.0.push(Effect::Absent(Box::new(coordinate.clone())));
                 self.absent.insert(uid.clone(), coordinate.clone());
             }
             dependents.iter().for_each(|dependent| effects.queue(&dependent.coordinate.uid));
@@ -350,7 +350,7 @@ impl Model {
             return;
         }
         if !matching.is_empty() {
-            effects.0.push(Effect::Absent(absent.clone()));
+            effects.0.push(Effect::Absent(Box::new(absent.clone())));
         }
         matching.iter().for_each(|dependent| effects.queue(&dependent.coordinate.uid));
         if node.observed.is_some() || !is_node {
