@@ -17,7 +17,7 @@ use crate::failure::{Doing, Failure};
 ///
 /// When it does not build; cargo has then said why on stderr.
 pub fn build_daemon() -> Result<PathBuf, Failure> {
-    build("dev", None)
+    build("dev", DAEMON, None)
 }
 
 /// Builds `gc-daemon` as it is shipped and gives the path of the binary.
@@ -26,7 +26,7 @@ pub fn build_daemon() -> Result<PathBuf, Failure> {
 ///
 /// As for [`build_daemon`].
 pub fn build_release_daemon() -> Result<PathBuf, Failure> {
-    build("release", None)
+    build("release", DAEMON, None)
 }
 
 /// Builds `gc-daemon` as it is shipped, with everything that it needs inside, and gives the path of the binary; nothing
@@ -43,7 +43,16 @@ pub fn build_static_daemon() -> Result<Option<PathBuf>, Failure> {
     if !Path::new(libraries.trim()).is_dir() {
         return Ok(None);
     }
-    build("release", Some(&target)).map(Some)
+    build("release", DAEMON, Some(&target)).map(Some)
+}
+
+/// Builds the program that puts our work queue to work, and gives the path of the binary.
+///
+/// # Errors
+///
+/// As for [`build_daemon`].
+pub fn build_queue_example() -> Result<PathBuf, Failure> {
+    build("release", QUEUE_EXAMPLE, None)
 }
 
 /// For static binaries on this machine's processor.
@@ -51,11 +60,18 @@ pub fn static_target() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
 }
 
-fn build(profile: &str, target: Option<&str>) -> Result<PathBuf, Failure> {
-    eprintln!("building gc-daemon ({profile}{})", target.map(|t| format!(", {t}")).unwrap_or_default());
+/// A package, the kind of a target of it, and the target.
+type Program = (&'static str, &'static str, &'static str);
+
+const DAEMON: Program = ("gc-daemon", "--bin", "gc-daemon");
+const QUEUE_EXAMPLE: Program = ("gc-queue", "--example", "speed");
+
+fn build(profile: &str, program: Program, target: Option<&str>) -> Result<PathBuf, Failure> {
+    let (package, kind, name) = program;
+    eprintln!("building {package} ({profile}{})", target.map(|t| format!(", {t}")).unwrap_or_default());
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--package", "gc-daemon", "--bin", "gc-daemon", "--profile", profile]);
+    command.args(["build", "--quiet", "--package", package, kind, name, "--profile", profile]);
     command.args(["--message-format", "json-render-diagnostics"]).current_dir(dirs::workspace());
     if let Some(target) = target {
         command.args(["--target", target]);
@@ -72,17 +88,17 @@ fn build(profile: &str, target: Option<&str>) -> Result<PathBuf, Failure> {
         .output()
         .doing(|| "cannot start cargo".into())?;
     if !output.status.success() {
-        return Err(Failure::new(format!("gc-daemon does not build ({})", output.status)));
+        return Err(Failure::new(format!("{package} does not build ({})", output.status)));
     }
-    executable(&String::from_utf8_lossy(&output.stdout))
-        .ok_or_else(|| Failure::new("cargo built gc-daemon but named no executable"))
+    executable(&String::from_utf8_lossy(&output.stdout), name)
+        .ok_or_else(|| Failure::new(format!("cargo built {package} but named no executable")))
 }
 
 /// The executable in cargo's messages, one JSON document a line.
-fn executable(messages: &str) -> Option<PathBuf> {
+fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     messages
-        .filter(|message| message["target"]["name"] == "gc-daemon")
+        .filter(|message| message["target"]["name"] == name)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
@@ -97,7 +113,7 @@ not json
 {"reason":"compiler-artifact","target":{"name":"gc-daemon"},"executable":null}
 {"reason":"compiler-artifact","target":{"name":"gc-daemon"},"executable":"/t/debug/gc-daemon"}
 {"reason":"build-finished","success":true}"#;
-        assert_eq!(executable(messages), Some(PathBuf::from("/t/debug/gc-daemon")));
-        assert_eq!(executable("{}"), None);
+        assert_eq!(executable(messages, "gc-daemon"), Some(PathBuf::from("/t/debug/gc-daemon")));
+        assert_eq!(executable("{}", "gc-daemon"), None);
     }
 }

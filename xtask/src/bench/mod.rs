@@ -14,6 +14,7 @@ mod cascade;
 mod chart;
 mod ground;
 mod load;
+mod queue;
 mod report;
 mod rows;
 mod server;
@@ -55,13 +56,12 @@ pub struct Plan {
 
 impl Plan {
     fn new(flags: &flags::Bench) -> Result<Plan, Failure> {
-        if let Some(name) = flags.rows.iter().find(|name| rows::find(name).is_none()) {
+        if let Some(name) = flags.rows.iter().find(|name| rows::named(name).is_empty()) {
             return Err(Failure::new(format!("no row is named {name}; see --list")));
         }
         let has_floor = |row: &&rows::Row| !flags.quick || row.floor.is_some();
         let all = || ROWS.iter().filter(has_floor).map(|row| row.name).collect();
-        let named: Vec<&'static str> =
-            flags.rows.iter().filter_map(|name| rows::find(name)).map(|row| row.name).collect();
+        let named: Vec<&'static str> = flags.rows.iter().flat_map(|name| rows::named(name)).collect();
         let mut contenders = vec![Contender::Ours, Contender::Reference];
         if flags.with_static {
             contenders.insert(1, Contender::Static);
@@ -170,14 +170,18 @@ pub fn run(flags: &flags::Bench) -> Result<ExitCode, Failure> {
         return Err(again_optimized());
     }
     let mut dir = RunDir::new("gc-bench")?;
-    let binaries = rig::binaries()?;
     let mut results = Results::default();
-    let outcome = measure(flags, &plan, &binaries, &dir, &mut results);
+    let needs_servers = plan.rows.iter().any(|row| !queue::is_queue(row));
+    let binaries = needs_servers.then(rig::binaries).transpose()?;
+    let mut outcome = queue::measure(&plan, &mut results);
+    if let (Ok(()), Some(binaries)) = (&outcome, &binaries) {
+        outcome = measure(flags, &plan, binaries, &dir, &mut results);
+    }
     if flags.keep || outcome.is_err() {
         dir.keep();
         eprintln!("bench: logs are kept in {}", dir.path().display());
     }
-    let about = report::About::this_run(&binaries.version, &plan)?;
+    let about = report::About::this_run(&rig::version()?, &plan)?;
     // What was measured before a failure is worth having: it took its time.
     if outcome.is_ok() || report::chosen(&plan, &results).next().is_some() {
         print!("{}", report::table(&plan, &results, &about));
@@ -229,7 +233,7 @@ fn measure(
         }
     }
     let daemons = Daemons { default, with_static };
-    let standing = |row: &str| !is_cascade(row) && row != "binary";
+    let standing = |row: &str| !is_cascade(row) && row != "binary" && !queue::is_queue(row);
     // Servers of their own for each part, so that the one does not carry the other's history.
     if plan.rows.iter().any(|row| standing(row)) {
         let mut ground = Ground::new(binaries.clone(), &daemons, dir.path())?;
@@ -291,6 +295,9 @@ mod tests {
         let chosen = plan(&["--quick", "--rows", "idle,definition"]).unwrap();
         assert!(chosen.wants(&["definition"]) && !chosen.wants(&["background"]));
         assert!(plan(&["--rows", "nonsense"]).is_err());
+        let queue = plan(&["--rows", "queue"]).unwrap();
+        assert!(queue.rows.len() == 9 && queue.rows.iter().all(|row| queue::is_queue(row)));
+        assert_eq!(plan(&["--rows", "background"]).unwrap().rows, ["background"]);
     }
 
     #[test]

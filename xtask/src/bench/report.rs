@@ -122,6 +122,7 @@ pub fn figure_of(unit: Unit, figure: f64) -> String {
         Unit::Percent => format!("{figure:.0} %"),
         Unit::Requests => format!("{figure:.0}"),
         Unit::RequestsEach => format!("{figure:.2}"),
+        Unit::Nanoseconds => format!("{figure:.0} ns"),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::process::{is_installed, output, tied};
 
 const GO_MOD: &str = include_str!("../../rig/go.mod");
 const GO_SUM: &str = include_str!("../../rig/go.sum");
+const QUEUE_GO: &str = include_str!("../../rig/queue/main.go");
 
 const ETCD: &str = "go.etcd.io/etcd/server/v3";
 const KUBE_APISERVER: &str = "k8s.io/kubernetes/cmd/kube-apiserver";
@@ -120,6 +121,34 @@ pub fn e2e_test(binaries: &Binaries) -> Result<PathBuf, Failure> {
     run_go_build("e2e.test", command)?;
     fs::rename(&unfinished, &path).doing(|| format!("cannot move the build to {}", path.display()))?;
     Ok(path)
+}
+
+/// Gives the program that puts client-go's work queue to work, of the version that Kubernetes has; it takes seconds.
+///
+/// # Errors
+///
+/// As for [`binaries`].
+pub fn queue() -> Result<PathBuf, Failure> {
+    let rig_dir = dirs::workspace().join("target/rig");
+    let _lock = lock(&rig_dir)?;
+    let source = write_source(&rig_dir)?;
+    let package = source.join("queue");
+    fs::create_dir_all(&package).doing(|| format!("cannot create {}", package.display()))?;
+    write(&package.join("main.go"), QUEUE_GO)?;
+    let path = rig_dir.join("queue");
+    let mut command = go(&source, &["build", "-v", "-trimpath", "-mod=readonly", "-o"]);
+    command.arg(&path).arg("./queue");
+    run_go_build("client-go's work queue", command)?;
+    Ok(path)
+}
+
+/// The version of Kubernetes that is built.
+///
+/// # Errors
+///
+/// When go.mod names none.
+pub fn version() -> Result<String, Failure> {
+    kubernetes_version(GO_MOD)
 }
 
 /// Fails where Go is missing; otherwise no other build runs while the lock is held.

@@ -21,7 +21,7 @@ use crate::poll::{Look, eventually};
 use crate::process::{Process, tied};
 
 pub use audit::conditional_deletes;
-pub use build::{Binaries, binaries, e2e_test};
+pub use build::{Binaries, binaries, e2e_test, queue, version};
 
 /// Every deletion with its body, where the preconditions are.
 const AUDIT_POLICY: &str = r#"{
