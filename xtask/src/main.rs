@@ -20,6 +20,7 @@ mod fuzz;
 mod interrupt;
 mod kinds;
 mod kubeconfig;
+mod made_up;
 mod mutants;
 mod poll;
 mod process;

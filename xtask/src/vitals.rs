@@ -26,10 +26,27 @@ pub fn resident_bytes(pid: u32) -> Result<u64, Failure> {
     status_bytes(pid, "VmRSS:")
 }
 
+/// How many threads it has now.
+///
+/// # Errors
+///
+/// When it has ended, or there is no `/proc`.
+pub fn threads(pid: u32) -> Result<u64, Failure> {
+    status_field(pid, "Threads:", |status, field| value_of(status, field)?.parse().ok())
+}
+
 fn status_bytes(pid: u32, field: &str) -> Result<u64, Failure> {
+    status_field(pid, field, bytes_of)
+}
+
+fn status_field(pid: u32, field: &str, read: fn(&str, &str) -> Option<u64>) -> Result<u64, Failure> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).doing(|| format!("cannot read {path}"))?;
-    bytes_of(&status, field).ok_or_else(|| Failure::new(format!("{path} has no {field}")))
+    read(&status, field).ok_or_else(|| Failure::new(format!("{path} has no {field}")))
+}
+
+fn value_of<'s>(status: &'s str, field: &str) -> Option<&'s str> {
+    status.lines().find_map(|line| line.strip_prefix(field)).map(str::trim)
 }
 
 /// The time that the process has had a processor, in its own code and in the kernel.
@@ -44,8 +61,7 @@ pub fn cpu(pid: u32) -> Result<Duration, Failure> {
 }
 
 fn bytes_of(status: &str, field: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
-    Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? << 10)
+    Some(value_of(status, field)?.strip_suffix(" kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
 fn cpu_of(stat: &str) -> Option<Duration> {

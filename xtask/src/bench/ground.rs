@@ -56,6 +56,17 @@ impl fmt::Display for Contender {
     }
 }
 
+impl Contender {
+    /// The program, where it is the daemon.
+    pub fn daemon(self, daemons: &Daemons) -> Option<&PathBuf> {
+        match self {
+            Contender::Ours => Some(&daemons.default),
+            Contender::Static => daemons.with_static.as_ref(),
+            Contender::Reference | Contender::Limited => None,
+        }
+    }
+}
+
 /// The daemon's binaries.
 pub struct Daemons {
     /// As it is built by default.
@@ -117,13 +128,12 @@ impl<'b> Ground<'b> {
     pub fn start(&mut self, who: Contender) -> Result<Running, Failure> {
         let dir = self.dir.join(format!("{}-{}", self.rig.address().port(), self.fresh_name()));
         fs::create_dir(&dir).doing(|| format!("cannot create {}", dir.display()))?;
-        let program = match who {
-            Contender::Ours => Program::Daemon(self.daemons.default.clone()),
-            Contender::Static => {
-                let missing = || Failure::new("there is no static binary");
-                Program::Daemon(self.daemons.with_static.clone().ok_or_else(missing)?)
+        let program = match (who, who.daemon(self.daemons)) {
+            (_, Some(daemon)) => Program::Daemon(daemon.clone()),
+            (Contender::Reference | Contender::Limited, None) => Program::Reference(self.rig.reference()),
+            (Contender::Ours | Contender::Static, None) => {
+                return Err(Failure::new("there is no static binary"));
             }
-            Contender::Reference | Contender::Limited => Program::Reference(self.rig.reference()),
         };
         let flags: &[&str] = match who {
             Contender::Reference => &["--kube-api-qps=10000", "--kube-api-burst=10000"],
@@ -213,6 +223,15 @@ impl Running {
     /// When it has ended.
     pub fn peak(&self) -> Result<f64, Failure> {
         Ok(vitals::peak_bytes(self.collector.process().id())? as f64)
+    }
+
+    /// Threads now.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn threads(&self) -> Result<f64, Failure> {
+        Ok(vitals::threads(self.collector.process().id())? as f64)
     }
 
     /// Where its log is, and the end of it.

@@ -84,6 +84,16 @@ impl Loader {
         Ok(owners)
     }
 
+    /// Installs so many custom resource definitions.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses.
+    pub fn define(&self, count: usize, definition: impl Fn(usize) -> String + Sync) -> Result<(), Failure> {
+        let collection = kinds::custom_resource_definition().path("", "");
+        in_parallel(CONNECTIONS, count, |n| self.create(&collection, &definition(n)).map(drop)).map(drop)
+    }
+
     /// Creates one object.
     ///
     /// # Errors
@@ -231,6 +241,45 @@ fn in_parallel<T: Send>(
     Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
+const LABELS: [(&str, &str); 6] = [
+    ("app.kubernetes.io/name", "checkout"),
+    ("app.kubernetes.io/instance", "checkout-production"),
+    ("app.kubernetes.io/version", "2.14.3"),
+    ("app.kubernetes.io/component", "frontend"),
+    ("app.kubernetes.io/part-of", "shop"),
+    ("app.kubernetes.io/managed-by", "helm"),
+];
+const ANNOTATIONS: [(&str, &str); 6] = [
+    ("meta.helm.sh/release-name", "checkout"),
+    ("meta.helm.sh/release-namespace", "production"),
+    ("checksum/config", "4f8a1cfa5ad2a6e2b7a4d0f8d2c11d3f6a0b9b7a2c6fbb1c"),
+    ("example.com/owner", "team-checkout@example.com"),
+    ("example.com/runbook", "https://runbooks.example.com/checkout/frontend"),
+    ("example.com/last-change", "2026-01-01T00:00:00Z by the pipeline"),
+];
+/// What the server notes of such an object: who manages which field.
+pub const MANAGED_FIELDS: &str = r#"{"f:data":{".":{},"f:key":{}},"f:metadata":{"f:annotations":{".":{},"f:checksum/config":{},"f:example.com/last-change":{},"f:example.com/owner":{},"f:example.com/runbook":{},"f:meta.helm.sh/release-name":{},"f:meta.helm.sh/release-namespace":{}},"f:labels":{".":{},"f:app.kubernetes.io/component":{},"f:app.kubernetes.io/instance":{},"f:app.kubernetes.io/managed-by":{},"f:app.kubernetes.io/name":{},"f:app.kubernetes.io/part-of":{},"f:app.kubernetes.io/version":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"00000000-0000-4000-8000-000000000000\"}":{}}}}"#;
+
+/// What every object of the bench carries, sorted as a server sorts it.
+pub fn labels() -> Vec<(String, String)> {
+    sorted(&LABELS)
+}
+
+/// What every object of the bench carries, sorted as a server sorts it.
+pub fn annotations() -> Vec<(String, String)> {
+    sorted(&ANNOTATIONS)
+}
+
+fn sorted(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut pairs: Vec<_> = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    pairs.sort();
+    pairs
+}
+
+fn object_of(pairs: &[(&str, &str)]) -> Value {
+    Value::Object(pairs.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect())
+}
+
 /// A ConfigMap with 1.6 KB of metadata in JSON as the server stores it, the record of managed fields included, and next
 /// to no data.
 fn object(name: &str, owner: Option<&Made>, blocking: bool) -> String {
@@ -248,22 +297,8 @@ fn object(name: &str, owner: Option<&Made>, blocking: bool) -> String {
         "kind": "ConfigMap",
         "metadata": {
             "name": name,
-            "labels": {
-                "app.kubernetes.io/name": "checkout",
-                "app.kubernetes.io/instance": "checkout-production",
-                "app.kubernetes.io/version": "2.14.3",
-                "app.kubernetes.io/component": "frontend",
-                "app.kubernetes.io/part-of": "shop",
-                "app.kubernetes.io/managed-by": "helm",
-            },
-            "annotations": {
-                "meta.helm.sh/release-name": "checkout",
-                "meta.helm.sh/release-namespace": "production",
-                "checksum/config": "4f8a1cfa5ad2a6e2b7a4d0f8d2c11d3f6a0b9b7a2c6fbb1c",
-                "example.com/owner": "team-checkout@example.com",
-                "example.com/runbook": "https://runbooks.example.com/checkout/frontend",
-                "example.com/last-change": "2026-01-01T00:00:00Z by the pipeline",
-            },
+            "labels": object_of(&LABELS),
+            "annotations": object_of(&ANNOTATIONS),
             "ownerReferences": owners,
         },
         "data": { "key": "value" },

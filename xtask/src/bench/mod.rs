@@ -12,11 +12,13 @@
 mod binary;
 mod cascade;
 mod chart;
+mod crowd;
 mod ground;
 mod load;
 mod queue;
 mod report;
 mod rows;
+mod scale;
 mod server;
 mod standing;
 
@@ -233,7 +235,10 @@ fn measure(
         }
     }
     let daemons = Daemons { default, with_static };
-    let standing = |row: &str| !is_cascade(row) && row != "binary" && !queue::is_queue(row);
+    let is_alone = |row: &str| {
+        row == "binary" || queue::is_queue(row) || scale::is_crowd(row) || scale::is_of_kinds(row)
+    };
+    let standing = |row: &str| !is_cascade(row) && !is_alone(row);
     // Servers of their own for each part, so that the one does not carry the other's history.
     if plan.rows.iter().any(|row| standing(row)) {
         let mut ground = Ground::new(binaries.clone(), &daemons, dir.path())?;
@@ -242,6 +247,11 @@ fn measure(
     if plan.rows.iter().any(|row| is_cascade(row)) {
         let mut ground = Ground::new(binaries.clone(), &daemons, dir.path())?;
         cascade::measure(&mut ground, plan, results)?;
+    }
+    scale::measure(plan, &daemons, dir.path(), results)?;
+    if plan.rows.iter().any(|row| scale::is_of_kinds(row)) {
+        let mut ground = Ground::new(binaries.clone(), &daemons, dir.path())?;
+        scale::kinds(&mut ground, plan, results)?;
     }
     if plan.wants(&["binary"]) {
         sizes(&daemons, binaries, results)?;

@@ -120,7 +120,7 @@ pub fn figure_of(unit: Unit, figure: f64) -> String {
         Unit::PerSecond => format!("{figure:.0}/s"),
         Unit::Percent if figure < 10.0 => format!("{figure:.2} %"),
         Unit::Percent => format!("{figure:.0} %"),
-        Unit::Requests => format!("{figure:.0}"),
+        Unit::Requests | Unit::Count => format!("{figure:.0}"),
         Unit::RequestsEach => format!("{figure:.2}"),
         Unit::Nanoseconds => format!("{figure:.0} ns"),
     }

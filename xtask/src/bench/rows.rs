@@ -15,6 +15,8 @@ pub enum Unit {
     Percent,
     /// A number of requests.
     Requests,
+    /// A number of anything else.
+    Count,
     /// Requests for each object.
     RequestsEach,
     /// Nanoseconds for each item.
@@ -232,6 +234,39 @@ pub const ROWS: &[Row] = &[
         "A custom resource is defined while the collector runs. As soon as the server takes objects of it, an owner \
          and a dependent are made and the owner is deleted: from then until the dependent is gone.",
     ),
+    less(
+        "1m-time",
+        Unit::Seconds,
+        Goal::None,
+        "A million ConfigMaps like those of the filled cluster, made up by a server without TLS and without a store while \
+         they are listed in pages, in protobuf: from the start of the process until it watches. One round, as all rows \
+         with 1m and 5m.",
+    ),
+    less("1m-cpu", Unit::Seconds, Goal::None, "Processor time until then."),
+    less(
+        "1m-bytes",
+        Unit::Bytes,
+        Goal::AtMost(160.0),
+        "Resident memory 3 s later, for each of these objects; the empty program's is in it.",
+    ),
+    less("1m-json-time", Unit::Seconds, Goal::None, "As 1m-time, in JSON."),
+    less("1m-json-cpu", Unit::Seconds, Goal::None, "As 1m-cpu, in JSON."),
+    less("1m-json-bytes", Unit::Bytes, Goal::AtMost(160.0), "As 1m-bytes, in JSON."),
+    less("5m-time", Unit::Seconds, Goal::None, "As 1m-time, with five million objects."),
+    less("5m-cpu", Unit::Seconds, Goal::None, "As 1m-cpu, with five million objects."),
+    less("5m-bytes", Unit::Bytes, Goal::AtMost(160.0), "As 1m-bytes, with five million objects."),
+    less("5m-json-time", Unit::Seconds, Goal::None, "As 1m-time, with five million objects in JSON."),
+    less("5m-json-cpu", Unit::Seconds, Goal::None, "As 1m-cpu, with five million objects in JSON."),
+    less("5m-json-bytes", Unit::Bytes, Goal::AtMost(160.0), "As 1m-bytes, with five million objects in JSON."),
+    less(
+        "kinds-bytes",
+        Unit::Bytes,
+        Goal::AtMost(64e3),
+        "2000 custom resources are defined on a real server: resident memory for each of them, beyond that in an empty \
+         cluster, 20 s after the collector is ready. One round.",
+    ),
+    less("kinds-threads", Unit::Count, Goal::None, "Threads of the process then."),
+    less("kinds-time", Unit::Seconds, Goal::None, "From the start of the process there until it collects."),
     less("binary", Unit::Megabytes, Goal::AtMost(8e6), "The size of the program; the daemon's static one."),
     queue(
         "queue-alone",

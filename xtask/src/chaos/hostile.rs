@@ -1,19 +1,16 @@
 //! A server that is no API server: it answers discovery, and then more than anybody asked for.
 
-use std::io::{BufRead, BufReader, BufWriter, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
-
-use serde_json::{Value, json};
 
 use crate::chaos::stage::{Figures, Place, sleep};
 use crate::chaos::{IDLE_CPU_MAX, PEAK_BYTES_MAX};
 use crate::collector::{Launcher, Program};
 use crate::failure::{Doing, Failure};
 use crate::kubeconfig;
+use crate::made_up::{Asked, MadeUp, Then, head};
 use crate::poll::{Look, eventually};
 use crate::vitals;
 
@@ -53,7 +50,7 @@ pub fn long_list(place: &mut Place<'_>) -> Result<Figures, Failure> {
         let dir = place.dir.join(format!("{list:?}"));
         std::fs::create_dir(&dir).doing(|| format!("cannot create {}", dir.display()))?;
         let config = dir.join("kubeconfig");
-        kubeconfig::write(&config, &format!("http://{}", server.address), None, None)?;
+        kubeconfig::write(&config, &format!("http://{}", server.made_up.address), None, None)?;
         let mut launcher = Launcher::new(Program::Daemon(place.daemon.into()), config, &dir);
         let start = Instant::now();
         let mut collector = launcher.spawn(20)?;
@@ -102,13 +99,12 @@ pub fn long_list(place: &mut Place<'_>) -> Result<Figures, Failure> {
 }
 
 struct Server {
-    address: SocketAddr,
+    made_up: MadeUp,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     list: List,
-    is_stopping: AtomicBool,
     /// Bytes of lists.
     sent: AtomicU64,
     /// A list was read to its end, and a watch begun after it.
@@ -117,84 +113,35 @@ struct Shared {
     is_refused: AtomicBool,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.shared.is_stopping.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts.
-        TcpStream::connect(self.address).ok();
-    }
-}
-
 impl Server {
     fn start(list: List) -> Result<Server, Failure> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing(|| "no port".into())?;
-        let address = listener.local_addr().doing(|| "no port".into())?;
         let shared = Arc::new(Shared {
             list,
-            is_stopping: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             is_watched: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
         });
-        let accept = {
-            let shared = shared.clone();
-            move || {
-                for stream in listener.incoming().map_while(Result::ok) {
-                    if shared.is_stopping.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let shared = shared.clone();
-                    // A client that goes away ends its connection.
-                    let serve = move || shared.serve(&stream).ok();
-                    thread::Builder::new().name("hostile".into()).spawn(serve).ok();
-                }
-            }
-        };
-        thread::Builder::new().name("hostile".into()).spawn(accept).doing(|| "no thread".into())?;
-        Ok(Server { address, shared })
+        let answering = shared.clone();
+        let made_up = MadeUp::start(move |asked| answering.answer(asked))?;
+        Ok(Server { made_up, shared })
     }
 }
 
 impl Shared {
-    fn serve(&self, stream: &TcpStream) -> std::io::Result<()> {
-        let mut reader = BufReader::new(stream);
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line)? == 0 {
-                return Ok(());
-            }
-            let mut header = String::from("-");
-            while header.trim() != "" {
-                header.clear();
-                reader.read_line(&mut header)?;
-            }
-            let path = line.split(' ').nth(1).unwrap_or_default();
-            let mut writer = BufWriter::with_capacity(64 << 10, stream);
-            match path.split_once('?').unwrap_or((path, "")) {
-                ("/api/v1/configmaps", query) if query.contains("watch=true") => {
-                    self.is_watched.store(true, Ordering::Relaxed);
-                    head(&mut writer, "")?;
-                    writer.flush()?;
-                    while !self.is_stopping.load(Ordering::Relaxed) {
-                        thread::sleep(Duration::from_millis(100));
-                    }
-                    return Ok(());
-                }
-                ("/api/v1/configmaps", _) => {
-                    head(&mut writer, "Connection: close\r\n")?;
-                    let sent = self.send_list(&mut writer).and_then(|()| writer.flush());
-                    if sent.is_err() {
-                        self.is_refused.store(true, Ordering::Relaxed);
-                    }
-                    return sent;
-                }
-                (path, _) => answer(&mut writer, path)?,
-            }
-            writer.flush()?;
+    fn answer(&self, Asked { query, writer }: Asked<'_, '_>) -> io::Result<Then> {
+        head(writer, "application/json")?;
+        if query.contains("watch=true") {
+            self.is_watched.store(true, Ordering::Relaxed);
+            return Ok(Then::Silence);
         }
+        let sent = self.send_list(writer).and_then(|()| writer.flush());
+        if sent.is_err() {
+            self.is_refused.store(true, Ordering::Relaxed);
+        }
+        sent.map(|()| Then::Close)
     }
 
-    fn send_list(&self, writer: &mut impl Write) -> std::io::Result<()> {
+    fn send_list(&self, writer: &mut impl Write) -> io::Result<()> {
         let mut send = |bytes: &[u8]| {
             self.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             writer.write_all(bytes)
@@ -225,30 +172,4 @@ impl Shared {
         }
         send(b"]}")
     }
-}
-
-fn head(writer: &mut impl Write, more: &str) -> std::io::Result<()> {
-    // The end of the connection is the end of the body.
-    write!(writer, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{more}\r\n")
-}
-
-fn answer(writer: &mut impl Write, path: &str) -> std::io::Result<()> {
-    let body: Value = match path {
-        "/api" => json!({ "kind": "APIVersions", "versions": ["v1"] }),
-        "/apis" => json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [] }),
-        "/api/v1" => json!({ "kind": "APIResourceList", "groupVersion": "v1", "resources": [{
-            "name": "configmaps", "kind": "ConfigMap", "namespaced": true,
-            "verbs": ["delete", "get", "list", "patch", "watch"],
-        }] }),
-        "/version" => json!({ "gitVersion": "v1.36.3" }),
-        _ => {
-            return write!(writer, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
-        }
-    };
-    let body = body.to_string();
-    write!(
-        writer,
-        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
 }
