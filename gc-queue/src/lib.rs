@@ -162,6 +162,14 @@
 //! # drop(guard);
 //! ```
 //!
+//! # How fast it is
+//!
+//! `cargo bench -p gc-queue` measures, and `cargo xtask bench --rows queue` compares it with client-go's queue, which does
+//! the same work on the same machine, in turns. It takes from a third to half of the time there, with the metrics as
+//! both are used in their collectors and without; up to a sixth of it for items that wait for a moment. Closest are
+//! items that are added again and again before they are handed out (1.8 times as fast): half of the time is the reading
+//! of the clock, which each add does before it takes the lock, so as not to hold it meanwhile.
+//!
 //! # Where this is not client-go
 //!
 //! - An immediate add removes the later moment of the same item; there, both hand it out.
