@@ -92,8 +92,15 @@ impl GraphBuilder {
         false
     }
 
-    /// A watch saw something. What an ended watch still had under way is void: its objects may be unserved by now.
-    pub fn seen(&mut self, state: &mut State, now: Duration, seen: Seen, out: &mut Out) {
+    /// A watch saw something, and its reader heard of it at `heard_at`: what it proves absent is proved as of then. What an
+    /// ended watch still had under way is void: its objects may be unserved by now.
+    pub fn seen(&mut self, state: &mut State, now: Duration, heard_at: Duration, seen: Seen, out: &mut Out) {
+        state.tell_heard(heard_at);
+        self.change(state, now, seen, out);
+        state.tell_time(now);
+    }
+
+    fn change(&mut self, state: &mut State, now: Duration, seen: Seen, out: &mut Out) {
         let Seen { monitor: id, change } = seen;
         let only_lists = self.makes(Mistake::OnlyListsCount);
         let Some(monitor) = self.monitors.get_mut(id) else { return };

@@ -6,7 +6,9 @@
 //! ends, and a watch may lag behind the read that showed an owner waiting. A circle that is closed shows in the graph,
 //! though, and whoever is looked at last opens it: its references into the circle become non-blocking.
 
-use gc_graph::{Graph, Node, Uid};
+use std::time::Duration;
+
+use gc_graph::{Coordinate, Graph, Node, Uid};
 use hashbrown::HashSet;
 
 use crate::finalizer::{describe, plausible};
@@ -56,7 +58,7 @@ fn waits_for(owner: Node<'_>, node: Node<'_>, looked_at: &mut usize) -> bool {
 /// Reads the item, and makes its references to these owners non-blocking in the version just read.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenCircle {
-    uid: Uid,
+    item: Coordinate,
     target: Target,
     owners: Vec<Uid>,
     conflicts: u32,
@@ -72,15 +74,25 @@ enum Asked {
 }
 
 impl OpenCircle {
-    pub(crate) fn new(uid: Uid, target: Target, owners: Vec<Uid>) -> OpenCircle {
-        OpenCircle { uid, target, owners, conflicts: 0, asked: Asked::Nothing }
+    pub(crate) fn new(item: Coordinate, target: Target, owners: Vec<Uid>) -> OpenCircle {
+        OpenCircle { item, target, owners, conflicts: 0, asked: Asked::Nothing }
     }
 
     /// The first step has no reply.
-    pub(crate) fn step(&mut self, state: &mut State, reply: Option<Reply>) -> Step {
+    pub(crate) fn step(
+        &mut self,
+        state: &mut State,
+        (now, asked_at): (Duration, Duration),
+        reply: Option<Reply>,
+    ) -> Step {
         match (std::mem::replace(&mut self.asked, Asked::Nothing), plausible(reply)) {
-            (_, Some(Reply::NotFound { proof: true })) => Step::Done(Outcome::Forget(Why::Gone)),
+            (_, Some(Reply::NotFound { proof: true })) => {
+                Step::Done(state.gone(&self.item, &self.target, now, asked_at))
+            }
             (Asked::Nothing, None) => self.read(),
+            (Asked::Read, Some(Reply::Object(live))) if Uid::new(&live.uid) != self.item.uid => {
+                Step::Done(Outcome::Forget(Why::Gone))
+            }
             (Asked::Read, Some(Reply::Object(live))) => self.patch(state, live),
             (Asked::Strategic(_) | Asked::Merge, Some(Reply::Object(_))) => {
                 Step::Done(Outcome::Forget(Why::ReferencesUnblocked(self.owners.len())))
@@ -105,9 +117,6 @@ impl OpenCircle {
     }
 
     fn patch(&mut self, state: &State, live: LiveObject) -> Step {
-        if Uid::new(&live.uid) != self.uid {
-            return Step::Done(Outcome::Forget(Why::Gone));
-        }
         let opens = |r: &OwnerReference| r.blocks() && self.owners.contains(&Uid::new(&r.uid));
         let waits = live.has_finalizer(FOREGROUND_FINALIZER) && !live.has_finalizer(ORPHAN_FINALIZER);
         if !live.being_deleted || !waits || !live.owner_references.iter().any(opens) {

@@ -147,6 +147,7 @@ impl DeleteAttempt {
     /// moment, the same for all attempts on this state.
     pub fn step(&mut self, state: &mut State, now: Duration, reply: Option<Reply>) -> Step {
         state.tell_time(now);
+        state.note_reply(reply.as_ref());
         if let Some(outcome) = busy(reply.as_ref()) {
             self.stage = Stage::Done(outcome.clone());
             return Step::Done(outcome);
@@ -160,12 +161,13 @@ impl DeleteAttempt {
             _ if is_void => retry("the server's data was restored: what was read before is void".into()),
             (Stage::Start, _) => self.start(state),
             (Stage::RemoveFinalizer(mut removal), reply) => {
-                let step = removal.step(self.has_no_blocking_dependents(state), reply);
+                let may_go = self.has_no_blocking_dependents(state);
+                let step = removal.step(state, (now, self.asked_at), may_go, reply);
                 self.stage = Stage::RemoveFinalizer(removal);
                 step
             }
             (Stage::OpenCircle(mut opening), reply) => {
-                let step = opening.step(state, reply);
+                let step = opening.step(state, (now, self.asked_at), reply);
                 self.stage = Stage::OpenCircle(opening);
                 step
             }
@@ -260,7 +262,7 @@ impl DeleteAttempt {
         let coordinate = node.coordinate();
         match RemoveFinalizer::new(state, &coordinate, FOREGROUND_FINALIZER) {
             Some(mut removal) => {
-                let step = removal.step(true, None);
+                let step = removal.step(state, (self.asked_at, self.asked_at), true, None);
                 self.stage = Stage::RemoveFinalizer(removal);
                 step
             }
@@ -279,8 +281,8 @@ impl DeleteAttempt {
         let Some(target) = state.target(&coordinate) else {
             return self.wait_for_kind(state, &coordinate.api_version, &coordinate.kind);
         };
-        let mut opening = OpenCircle::new(self.uid.clone(), target, owners);
-        let step = opening.step(state, None);
+        let mut opening = OpenCircle::new(coordinate, target, owners);
+        let step = opening.step(state, (self.asked_at, self.asked_at), None);
         self.stage = Stage::OpenCircle(opening);
         step
     }
@@ -302,23 +304,10 @@ impl DeleteAttempt {
                 }
                 self.decide(state, item, live)
             }
-            Reply::Object(_) | Reply::NotFound { proof: true } => self.gone(state, now, &item),
+            Reply::Object(_) | Reply::NotFound { proof: true } => {
+                Step::Done(state.gone(&item.coordinate, &item.target, now, self.asked_at))
+            }
             other => retry(describe(Some(other))),
-        }
-    }
-
-    /// The item's name is free or belongs to another object. The watch of an observed item will say so too: it is
-    /// given time to, since a virtual deletion sends the item's dependents on their way.
-    fn gone(&self, state: &mut State, now: Duration, item: &Item) -> Step {
-        if state.graph().get(&self.uid).is_none() {
-            return forget(Why::Gone);
-        }
-        match state.weigh_absence(&item.coordinate, now) {
-            Absence::Proved => Step::Done(Outcome::VirtuallyDeleted(item.coordinate.clone(), self.asked_at)),
-            Absence::Unconfirmed(delay) => Step::Done(Outcome::RetryAfter(
-                delay,
-                format!("{} is gone for a read, but not for the watch", item.target),
-            )),
         }
     }
 
@@ -484,7 +473,9 @@ impl DeleteAttempt {
                 state.note_json_merge_only(&item.target.resource);
                 self.remove_references(state, item, removal.live, removal.places)
             }
-            Reply::NotFound { proof: true } => self.gone(state, now, &item),
+            Reply::NotFound { proof: true } => {
+                Step::Done(state.gone(&item.coordinate, &item.target, now, self.asked_at))
+            }
             Reply::Conflict => self.read_item(item),
             other => retry(format!("owner references of {} stay: {}", item.target, describe(Some(other)))),
         }
@@ -525,7 +516,9 @@ impl DeleteAttempt {
                 state.note_json_merge_only(&item.target.resource);
                 self.unblock(state, item, decided)
             }
-            Reply::NotFound { proof: true } => self.gone(state, now, &item),
+            Reply::NotFound { proof: true } => {
+                Step::Done(state.gone(&item.coordinate, &item.target, now, self.asked_at))
+            }
             Reply::Object(_) | Reply::Conflict => self.read_item(item),
             other => retry(format!("{} not made non-blocking: {}", item.target, describe(Some(other)))),
         }
@@ -556,7 +549,9 @@ impl DeleteAttempt {
     ) -> Step {
         match reply {
             Reply::Deleted | Reply::Object(_) => forget(Why::Deleted(decided.policy)),
-            Reply::NotFound { proof: true } => self.gone(state, now, &item),
+            Reply::NotFound { proof: true } => {
+                Step::Done(state.gone(&item.coordinate, &item.target, now, self.asked_at))
+            }
             // D15: what the graph has seen is not what it is like now. It is decided as if the graph knew nothing.
             Reply::Conflict if decided.source == Source::Graph => self.read_item(item),
             Reply::Conflict => {
@@ -573,7 +568,9 @@ impl DeleteAttempt {
     fn reread(&mut self, state: &mut State, now: Duration, item: Item, was: Decided, reply: Reply) -> Step {
         let live = match reply {
             Reply::Object(live) if Uid::new(&live.uid) == self.uid => live,
-            Reply::Object(_) | Reply::NotFound { proof: true } => return self.gone(state, now, &item),
+            Reply::Object(_) | Reply::NotFound { proof: true } => {
+                return Step::Done(state.gone(&item.coordinate, &item.target, now, self.asked_at));
+            }
             other => return retry(describe(Some(other))),
         };
         if live.being_deleted {

@@ -1,5 +1,7 @@
 //! Removing one of our two finalizers from an owner (D13).
 
+use std::time::Duration;
+
 use gc_graph::{Coordinate, Uid};
 
 use crate::{Outcome, PatchKind, PatchedField, Reply, Request, State, Step, Target, Why, patch};
@@ -10,7 +12,7 @@ const CONFLICTS_MAX: u32 = 10;
 /// Reads the owner, and patches the finalizers that remain onto the version just read.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoveFinalizer {
-    uid: Uid,
+    owner: Coordinate,
     target: Target,
     finalizer: &'static str,
     conflicts: u32,
@@ -28,24 +30,26 @@ impl RemoveFinalizer {
     /// `None` when the kind does not resolve.
     pub(crate) fn new(state: &State, owner: &Coordinate, finalizer: &'static str) -> Option<RemoveFinalizer> {
         let target = state.target(owner)?;
-        Some(RemoveFinalizer {
-            uid: owner.uid.clone(),
-            target,
-            finalizer,
-            conflicts: 0,
-            asked: Asked::Nothing,
-        })
+        Some(RemoveFinalizer { owner: owner.clone(), target, finalizer, conflicts: 0, asked: Asked::Nothing })
     }
 
     /// The first step has no reply. The caller checks before each patch that the finalizer may still go:
     /// `may_go` says so, from the graph as it is now.
-    pub(crate) fn step(&mut self, may_go: bool, reply: Option<Reply>) -> Step {
+    pub(crate) fn step(
+        &mut self,
+        state: &mut State,
+        (now, asked_at): (Duration, Duration),
+        may_go: bool,
+        reply: Option<Reply>,
+    ) -> Step {
         match (self.asked, plausible(reply)) {
-            (_, Some(Reply::NotFound { proof: true })) => Step::Done(Outcome::Forget(Why::Gone)),
+            (_, Some(Reply::NotFound { proof: true })) => {
+                Step::Done(state.gone(&self.owner, &self.target, now, asked_at))
+            }
             (_, Some(Reply::NotFound { proof: false })) => self.retry("the path is not served"),
             (Asked::Nothing, _) => self.read(),
             (Asked::Read, Some(Reply::Object(live))) => {
-                if Uid::new(&live.uid) != self.uid {
+                if Uid::new(&live.uid) != self.owner.uid {
                     return Step::Done(Outcome::Forget(Why::Gone));
                 }
                 // A finalizer is ours to take only from an object that is being deleted.

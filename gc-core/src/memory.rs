@@ -157,7 +157,7 @@ impl Coordinates {
     }
 }
 
-fn group_of(api_version: &str) -> &str {
+pub(crate) fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
@@ -211,6 +211,18 @@ impl Doubts {
         if !self.reads.is_empty() {
             self.reads.remove(coordinate);
         }
+    }
+
+    /// The object with this UID has shown itself: whoever doubts it next begins anew.
+    pub(crate) fn settle_uid(&mut self, uid: &Uid) {
+        if self.reads.is_empty() {
+            return;
+        }
+        self.reads.retain(|coordinate, _| coordinate.uid != *uid);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reads.is_empty()
     }
 
     pub(crate) fn clear(&mut self) {

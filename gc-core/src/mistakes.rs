@@ -22,6 +22,8 @@ pub enum Mistake {
     ConflictRepeatsDelete,
     /// A finalizer goes although a dependent has appeared since the attempt began.
     DependentsNotAskedAgain,
+    /// One 404 for an object that the graph holds is believed (kubernetes/kubernetes#98471).
+    DeniedOnce,
     /// A strategic merge patch removes by UID even where a reference that stays has the same one.
     StrategicTakesAll,
 }

@@ -48,6 +48,8 @@ pub struct OrphanAttempt {
     /// The longest wait that the server asked for.
     busy_for: Option<Duration>,
     removal: Option<RemoveFinalizer>,
+    /// When the request for it that is under way was given out.
+    asked_at: Duration,
 }
 
 impl OrphanAttempt {
@@ -63,6 +65,7 @@ impl OrphanAttempt {
             first_failure: None,
             busy_for: None,
             removal: None,
+            asked_at: Duration::ZERO,
         }
     }
 
@@ -92,7 +95,8 @@ impl OrphanAttempt {
     }
 
     /// Step with `None` first and after each release, and with the reply after each call.
-    pub fn step(&mut self, state: &mut State, _now: Duration, reply: Option<Reply>) -> OrphanStep {
+    pub fn step(&mut self, state: &mut State, now: Duration, reply: Option<Reply>) -> OrphanStep {
+        state.note_reply(reply.as_ref());
         let releases = self.next_releases(state);
         if !releases.is_empty() {
             return OrphanStep::Release(releases);
@@ -103,6 +107,7 @@ impl OrphanAttempt {
                 Outcome::WaitForKind { api_version, kind } if self.waits_for(state, &api_version, &kind) => {
                     Outcome::WaitForKind { api_version, kind }
                 }
+                wait @ Outcome::RetryAfter(..) => wait,
                 other => {
                     let n = self.failures;
                     let reason = format!("{n} dependents not orphaned; the first {other}");
@@ -119,7 +124,8 @@ impl OrphanAttempt {
         let is_late = self.dependents_to_release(state).next().is_some();
         if let Some(removal) = &mut self.removal {
             let may_go = !is_late || state.makes(Mistake::DependentsNotAskedAgain);
-            return wrap(removal.step(may_go, reply));
+            let asked_at = std::mem::replace(&mut self.asked_at, now);
+            return wrap(removal.step(state, (now, asked_at), may_go, reply));
         }
         let Some(owner) = state.graph().get(&self.uid) else { return done(Why::LeftGraph) };
         if !owner.is_orphaning() {
@@ -134,7 +140,8 @@ impl OrphanAttempt {
             let Coordinate { api_version, kind, .. } = owner;
             return OrphanStep::Done(Outcome::WaitForKind { api_version, kind });
         };
-        let step = removal.step(true, None);
+        self.asked_at = now;
+        let step = removal.step(state, (now, now), true, None);
         self.removal = Some(removal);
         wrap(step)
     }
@@ -221,7 +228,8 @@ impl ReleaseAttempt {
     }
 
     /// Steps as [`crate::DeleteAttempt::step`] does. Any [`Outcome::Forget`] is a success.
-    pub fn step(&mut self, state: &mut State, reply: Option<Reply>) -> Step {
+    pub fn step(&mut self, state: &mut State, now: Duration, reply: Option<Reply>) -> Step {
+        state.note_reply(reply.as_ref());
         let Some(target) = self.target.clone() else {
             let Coordinate { api_version, kind, .. } = self.dependent.clone();
             // It is the owner that waits: the dependent needs nothing once it is served again.
@@ -232,7 +240,7 @@ impl ReleaseAttempt {
             return Step::Done(outcome);
         }
         match (self.asked, plausible(reply)) {
-            (_, Some(Reply::NotFound { proof: true })) => Step::Done(Outcome::Forget(Why::Gone)),
+            (_, Some(Reply::NotFound { proof: true })) => self.gone(state, &target, now),
             (Asked::Nothing, _) if state.takes_strategic_merge(&target.resource) => self.strategic(target),
             (Asked::Nothing, _) => self.read(target),
             (Asked::Strategic | Asked::Merge, Some(Reply::Object(_))) => {
@@ -266,6 +274,15 @@ impl ReleaseAttempt {
             kind: PatchKind::StrategicMerge,
             body,
         })
+    }
+
+    /// Not found is success (O1), but for a dependent that the graph holds: then the watch or another read has to agree
+    /// before its owner may go, or it would name an owner that is gone, and be deleted (D16).
+    fn gone(&self, state: &mut State, target: &Target, now: Duration) -> Step {
+        match state.gone(&self.dependent, target, now, now) {
+            wait @ Outcome::RetryAfter(..) => Step::Done(wait),
+            _ => Step::Done(Outcome::Forget(Why::Gone)),
+        }
     }
 
     fn read(&mut self, target: Target) -> Step {

@@ -6,10 +6,11 @@ use std::time::Duration;
 use gc_graph::{Coordinate, Effect, Graph, Node, Observation, SourceId, Uid};
 use hashbrown::{HashMap, HashSet};
 
-use crate::memory::{Coordinates, Doubts};
+use crate::memory::{Coordinates, Doubts, group_of};
 use crate::mistakes::{self, Mistake};
 use crate::{
-    Class, FOREGROUND_FINALIZER, Kinds, LiveObject, ORPHAN_FINALIZER, OwnerReference, Resource, Target,
+    Class, FOREGROUND_FINALIZER, Kinds, LiveObject, ORPHAN_FINALIZER, Outcome, OwnerReference, Reply,
+    Resource, Target, Why,
 };
 
 /// Tunables of the decisions.
@@ -90,6 +91,8 @@ pub struct State {
     era: u64,
     /// The latest time that anybody told.
     now: Duration,
+    /// When what is being observed was heard: now, or earlier.
+    heard_at: Duration,
     options: Options,
 }
 
@@ -132,6 +135,7 @@ impl State {
             absence_unconfirmed_total: 0,
             era: 0,
             now: Duration::ZERO,
+            heard_at: Duration::ZERO,
             options,
         }
     }
@@ -140,7 +144,15 @@ impl State {
     /// proved at this time; a proof that is taken for older than it is costs a read.
     pub fn tell_time(&mut self, now: Duration) {
         self.now = self.now.max(now);
+        self.heard_at = self.now;
         self.stamp(self.now);
+    }
+
+    /// What watches and lists show until the time is told again was heard then: it waited, the process was stopped, say,
+    /// and proves an absence as of then.
+    pub fn tell_heard(&mut self, heard_at: Duration) {
+        self.heard_at = self.now.min(heard_at);
+        self.stamp(self.heard_at);
     }
 
     fn stamp(&mut self, time: Duration) {
@@ -217,7 +229,7 @@ impl State {
         self.lives(seen);
         let had = self.makes(Mistake::EdgeNotLevel).then(|| mistakes::level(&self.graph, seen));
         self.graph.observe(seen, effects);
-        self.absorb(effects, first, self.now);
+        self.absorb(effects, first, self.heard_at);
         if let Some(had) = had {
             mistakes::forget_level(&self.graph, seen, had, effects);
         }
@@ -227,7 +239,7 @@ impl State {
     pub fn delete(&mut self, seen: &Observation<'_>, effects: &mut Vec<Effect>) {
         let first = effects.len();
         self.graph.delete(seen, effects);
-        self.absorb(effects, first, self.now);
+        self.absorb(effects, first, self.heard_at);
     }
 
     /// A worker found that nothing exists at a coordinate (G9): by a read that was asked for at this time. The proof is
@@ -304,7 +316,7 @@ impl State {
     pub fn end_list(&mut self, source: SourceId, effects: &mut Vec<Effect>) {
         let first = effects.len();
         self.graph.end_list(source, effects);
-        self.absorb(effects, first, self.now);
+        self.absorb(effects, first, self.heard_at);
     }
 
     /// The resource is no longer served; nothing is proved by that (S2).
@@ -368,6 +380,9 @@ impl State {
     /// What is observed lives: a remembered absence of it is void. So is an orphaning that its user has replaced by a
     /// foreground deletion.
     fn lives(&mut self, seen: &Observation<'_>) {
+        if !self.doubts.is_empty() {
+            self.doubts.settle_uid(&Uid::new(seen.uid));
+        }
         if self.absent.is_empty() && self.orphaned.is_empty() {
             return;
         }
@@ -542,7 +557,8 @@ impl State {
     /// observed and alive, the two disagree and one more read after a delay is asked for.
     pub(crate) fn weigh_absence(&mut self, coordinate: &Coordinate, now: Duration) -> Absence {
         let base = self.options.absence_confirmations.max(1);
-        let needed = if self.graph_holds_alive(coordinate) { base.max(2) } else { base };
+        let is_held = self.graph_holds_in_any_version(coordinate) && !self.makes(Mistake::DeniedOnce);
+        let needed = if is_held { base.max(2) } else { base };
         let reads =
             if needed == 1 { 1 } else { self.doubts.note(coordinate, now, self.options.confirm_delay) };
         if needed <= reads {
@@ -551,6 +567,27 @@ impl State {
         }
         self.absence_unconfirmed_total += 1;
         Absence::Unconfirmed(self.options.confirm_delay)
+    }
+
+    /// What an attempt comes to whose object is gone for the server, of which it asked then. The watch of an object that
+    /// the graph holds will say so too: it is given time to, since a server that denies what exists would otherwise have
+    /// a finalizer forgotten, or the object's dependents sent on their way (D16).
+    pub(crate) fn gone(
+        &mut self,
+        coordinate: &Coordinate,
+        target: &Target,
+        now: Duration,
+        asked_at: Duration,
+    ) -> Outcome {
+        if self.graph.get(&coordinate.uid).is_none() {
+            return Outcome::Forget(Why::Gone);
+        }
+        match self.weigh_absence(coordinate, now) {
+            Absence::Proved => Outcome::VirtuallyDeleted(coordinate.clone(), asked_at),
+            Absence::Unconfirmed(delay) => {
+                Outcome::RetryAfter(delay, format!("{target} is gone for a read, but not for the watch"))
+            }
+        }
     }
 
     /// Remembers that a read proved an owner absent: as of its request, however long the answer took.
@@ -562,6 +599,13 @@ impl State {
     /// be wrong about it, and a server that was restored in a way that its versions do not betray too.
     pub(crate) fn is_alive(&mut self, uid: &Uid) {
         self.absent.remove_uid(uid);
+    }
+
+    /// Takes note of a reply before an attempt does: what it shows is not doubted any more.
+    pub(crate) fn note_reply(&mut self, reply: Option<&Reply>) {
+        if let (Some(Reply::Object(live)), false) = (reply, self.doubts.is_empty()) {
+            self.doubts.settle_uid(&Uid::new(&live.uid));
+        }
     }
 
     /// Puts an item aside until [`State::set_kinds`] wakes it.
@@ -586,6 +630,16 @@ impl State {
     /// Whether the graph has observed an object at exactly this coordinate and has not seen it go.
     fn graph_holds_alive(&self, coordinate: &Coordinate) -> bool {
         self.graph.get(&coordinate.uid).is_some_and(|node| !node.is_virtual() && is_at(&node, coordinate))
+    }
+
+    /// The same where a reference names another version of the kind: it is one object all the same.
+    fn graph_holds_in_any_version(&self, coordinate: &Coordinate) -> bool {
+        let Some(node) = self.graph.get(&coordinate.uid).filter(|node| !node.is_virtual()) else {
+            return false;
+        };
+        let api_version = node.api_version();
+        group_of(api_version) == group_of(&coordinate.api_version)
+            && is_at(&node, &Coordinate { api_version: api_version.into(), ..coordinate.clone() })
     }
 
     /// D17: whether the graph alone shows that nothing needs doing for a node: every one of its references points at

@@ -179,7 +179,7 @@ impl Loop<'_> {
         for Received { at, seen } in std::iter::once(first).chain(more) {
             applied.queue_duration.observe(last.saturating_duration_since(at));
             note_deletion(&self.shared.metrics.watch_lag, &seen, last);
-            self.builder.seen(&mut state, now, seen, &mut self.out);
+            self.builder.seen(&mut state, now, self.shared.time(at), seen, &mut self.out);
             let begun = std::mem::replace(&mut last, Instant::now());
             applied.work_duration.observe(last.saturating_duration_since(begun));
             applied.total += 1;

@@ -160,6 +160,11 @@ impl Shared {
         self.start.elapsed()
     }
 
+    /// This moment as decisions are told it.
+    pub fn time(&self, moment: Instant) -> Duration {
+        moment.saturating_duration_since(self.start)
+    }
+
     /// The moment that this time means.
     pub fn instant(&self, time: Duration) -> Instant {
         self.start + time
@@ -359,7 +364,8 @@ fn release_all(shared: &Shared, releases: &[ReleaseAttempt]) -> Vec<(Uid, Outcom
 fn run_release(shared: &Shared, mut release: ReleaseAttempt) -> Outcome {
     let mut reply = None;
     loop {
-        let step = release.step(&mut shared.state(), reply.take());
+        let now = shared.now();
+        let step = release.step(&mut shared.state(), now, reply.take());
         match step {
             Step::Done(outcome) => return outcome,
             Step::Call(_) if shared.is_stopping() => return Outcome::Retry("the program stops".into()),

@@ -205,7 +205,7 @@ fn is_tried_by(way: &str, name: &str) -> bool {
         ("simulation", "Check") | ("differential", "Feature") => is_variant(),
         // A mistake that no seeds are given for shows nothing; `Core::AbsenceByUid` there is a `Mistake` here.
         ("simulation", "Mistake") => {
-            is_variant() && read("tests/tests/simulation.rs").contains(&format!("::{variant}"))
+            is_variant() && read("tests/src/simulation/known.rs").contains(&format!("::{variant}"))
         }
         ("small worlds", "Check") => {
             let searched = ["search", "machine"]

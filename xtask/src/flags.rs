@@ -92,6 +92,9 @@ pub struct Simulate {
     /// Instead of seeds: every order of everything in every small world, some ten minutes
     #[arg(long, conflicts_with_all = ["seeds", "from", "minutes", "trace", "skip"])]
     pub small_worlds: bool,
+    /// Instead of seeds that must pass: mistakes that somebody has made, each of which must be found
+    #[arg(long, conflicts_with_all = ["seeds", "from", "minutes", "trace", "skip", "small_worlds"])]
+    pub mistakes: bool,
     /// Stop after so many minutes, whatever is left
     #[arg(long, value_name = "M")]
     pub minutes: Option<u64>,

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::num::NonZero;
 use std::process::{Command, ExitCode};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use gc_tests::simulation::{Failure as Failed, Options, Report, run_traced, shrink};
+use gc_tests::simulation::{Failure as Failed, KNOWN, Options, Report, run_traced, shrink};
 
 use crate::dirs;
 use crate::failure::{Doing, Failure};
@@ -27,11 +27,14 @@ const FEW: u64 = 500;
 ///
 /// When the faster build cannot be started.
 pub fn run(flags: &Simulate) -> Result<ExitCode, Failure> {
-    if cfg!(debug_assertions) && (flags.small_worlds || FEW < flags.seeds) {
+    if cfg!(debug_assertions) && (flags.small_worlds || flags.mistakes || FEW < flags.seeds) {
         return run_faster();
     }
     if flags.small_worlds {
         return small_worlds::run();
+    }
+    if flags.mistakes {
+        return look_for_mistakes();
     }
     let options = options(flags);
     let runs = Runs::new(flags, &options);
@@ -44,6 +47,32 @@ pub fn run(flags: &Simulate) -> Result<ExitCode, Failure> {
         runs.work();
     });
     runs.report()
+}
+
+/// Each thread looks for one mistake at a time.
+fn look_for_mistakes() -> Result<ExitCode, Failure> {
+    let (next, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let look = || {
+        while let Some(known) = KNOWN.get(next.fetch_add(1, Ordering::Relaxed))
+            && !interrupt::is_set()
+        {
+            match known.find() {
+                Ok(seed) => println!("found {:?} at seed {seed}", known.mistake),
+                Err(others) => {
+                    println!("MISSED {:?} in {} seeds; others: {others:?}", known.mistake, known.seeds);
+                    missed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(look);
+        }
+        look();
+    });
+    interrupt::check()?;
+    Ok(if missed.load(Ordering::Relaxed) == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What the threads share. Each takes the next seed in order, so that every seed below one that fails is run to its end,

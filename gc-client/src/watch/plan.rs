@@ -19,7 +19,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// `VeryShortWatchError`).
 const WATCH_MIN: Duration = Duration::from_secs(1);
 
-/// A watch that ends this much before its time still ended because its time was over.
+/// A watch that ends this much before or after its time ended because its time was over.
 const WATCH_END_TOLERANCE: Duration = Duration::from_secs(2);
 
 /// A watch that held this long has succeeded, even if nothing happened on it.
@@ -244,8 +244,10 @@ impl Plan {
             self.progress();
         }
         // A server that stops ends its watches in good order. Who answers next may be in another state (spec S7).
-        let is_early = lasted + WATCH_END_TOLERANCE < self.asked;
-        if !saw_something || is_early {
+        // One that ends long after its time was not heard while it did: this process was stopped, and the server may have
+        // been anything meanwhile.
+        let is_on_time = lasted.abs_diff(self.asked) <= WATCH_END_TOLERANCE;
+        if !saw_something || !is_on_time {
             self.phase = Phase::Probe;
         }
         if !saw_something && lasted < WATCH_MIN {

@@ -688,12 +688,12 @@ fn d13_conflicts_are_read_again_and_not_found_is_success() {
         "o",
         world,
         expect![[r#"
-        read configmaps ns/o -> uid=o rv=5
-        patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"5","uid":"o"}} -> 409
-        read configmaps ns/o -> uid=o rv=5
-        patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"5","uid":"o"}} -> 404
-        = is gone
-    "#]],
+            read configmaps ns/o -> uid=o rv=5
+            patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"5","uid":"o"}} -> 409
+            read configmaps ns/o -> uid=o rv=5
+            patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"5","uid":"o"}} -> 404
+            = will be tried again in 2000 ms: configmaps ns/o is gone for a read, but not for the watch
+        "#]],
     );
 }
 

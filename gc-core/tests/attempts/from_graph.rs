@@ -300,6 +300,33 @@ fn s7_d15_a_proof_on_the_graph_ages_as_every_proof_does() {
     .assert_eq(&world.transcript());
 }
 
+/// Found by simulation: the process was stopped between what a watch heard and the graph, and the server restored
+/// meanwhile.
+#[test]
+fn s7_d15_what_a_watch_shows_is_as_old_as_when_it_was_heard() {
+    let mut world = World::deciding_from_graph(
+        "
+        graph cm/owner @ns uid=o
+        graph cm/other @ns uid=p
+        both cm/child @ns uid=c rv=7 owners=[cm/owner#o!]
+        both cm/second @ns uid=d rv=8 owners=[cm/other#p!]",
+    );
+    world.now += Duration::from_secs(60);
+    world.line(&["gone", "cm/other", "@ns", "uid=p"].map(String::from));
+    world.heard_before = Duration::from_secs(46);
+    world.line(&["gone", "cm/owner", "@ns", "uid=o"].map(String::from));
+    world.line(&["live", "cm/owner", "@ns", "uid=o", "rv=2"].map(String::from));
+    world.attempt("c");
+    world.attempt("d");
+    expect![[r#"
+        read configmaps ns/owner -> uid=o rv=2
+        = has an owner that lives
+        delete configmaps ns/second uid=d rv=8 Background -> ok
+        = deleted (Background)
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
 #[test]
 fn d15_more_owners_at_once_than_are_remembered_leave_their_proofs_on_the_graph() {
     use std::fmt::Write as _;

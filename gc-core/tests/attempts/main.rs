@@ -3,6 +3,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "an `Expect` is written in place, by value")]
 
 mod delete;
+mod doubts;
 mod from_graph;
 mod guards;
 mod limits;

@@ -189,6 +189,8 @@ pub struct World {
     pub now: Duration,
     /// How long the answer to each read takes.
     pub slow_by: Duration,
+    /// How long what a watch has heard waits until the graph is told.
+    pub heard_before: Duration,
     server: BTreeMap<Key, LiveObject>,
     replies: BTreeMap<usize, String>,
     after: Vec<(usize, Vec<String>)>,
@@ -217,6 +219,7 @@ impl World {
             state: State::new(options),
             now: Duration::from_secs(100),
             slow_by: Duration::ZERO,
+            heard_before: Duration::ZERO,
             server: BTreeMap::new(),
             replies: BTreeMap::new(),
             after: Vec::new(),
@@ -257,6 +260,7 @@ impl World {
                 self.put(object(&line[1..]));
             }
             "restored" => self.state.forget_proofs(&mut self.effects),
+            "later" => self.now += Duration::from_secs(number(&line[1]) as u64),
             "after" => self.after.push((number(&line[1]), line[2..].to_vec())),
             number_sign if number_sign.starts_with('#') => {
                 self.replies.insert(number(number_sign), line[1..].join(" "));
@@ -297,6 +301,8 @@ impl World {
             has_orphan_finalizer: object.live.has_finalizer("orphan"),
             owner_references: &owners,
         };
+        self.state.tell_time(self.now);
+        self.state.tell_heard(self.now.saturating_sub(self.heard_before));
         match gone {
             false => self.state.observe(&seen, &mut self.effects),
             true => self.state.delete(&seen, &mut self.effects),
@@ -358,7 +364,7 @@ impl World {
                     for mut release in releases {
                         let mut reply = None;
                         let outcome = loop {
-                            match release.step(&mut self.state, reply.take()) {
+                            match release.step(&mut self.state, self.now, reply.take()) {
                                 Step::Call(request) => reply = Some(self.call(&request)),
                                 Step::Done(outcome) => break outcome,
                             }

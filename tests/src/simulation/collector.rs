@@ -156,7 +156,7 @@ impl Collector {
 
     /// The graph takes the next change of a watch.
     pub(super) fn deliver(&mut self, at: usize, link: &mut Link) -> String {
-        let Some((seen, is_of_now)) = self.readers.get_mut(at).and_then(Reader::next_change) else {
+        let Some((seen, heard_at, is_of_now)) = self.readers.get_mut(at).and_then(Reader::next_change) else {
             return String::new();
         };
         self.state.tell_time(link.now);
@@ -170,7 +170,7 @@ impl Collector {
             }
         }
         let said = said!(link, "{}", describe(&seen.change));
-        self.builder.seen(&mut self.state, link.now, seen, &mut self.out);
+        self.builder.seen(&mut self.state, link.now, heard_at, seen, &mut self.out);
         said + &self.carry_out(link)
     }
 
@@ -220,6 +220,11 @@ impl Collector {
         self.builder.discovered(&mut self.state, link.now, &discovery, &mut self.out);
         let said = self.carry_out(link);
         said!(link, "{} watches{said}", self.readers.len())
+    }
+
+    /// Whether the graph holds the object with this UID as one that lives.
+    pub(super) fn holds(&self, uid: &str) -> bool {
+        self.state.graph().get(&Uid::new(uid)).is_some_and(|node| !node.is_virtual())
     }
 
     /// What is due by time.

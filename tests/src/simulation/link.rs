@@ -53,6 +53,8 @@ pub(super) struct Link {
     pub restored_to: u64,
     /// Until then no server answers anybody.
     pub away_until: Duration,
+    /// UIDs of objects of which the collector was last told that they do not exist, although they do.
+    pub denied: BTreeSet<String>,
     /// What workers have in hand: users meddle with it more often than chance would have it.
     pub in_hand: Vec<String>,
 }
@@ -75,6 +77,8 @@ enum Fault {
     Server(Effect),
     /// The client gives up; the request arrives later, or never.
     Late,
+    /// A 404 that names the object, although it exists (kubernetes/kubernetes#98471).
+    Denied,
 }
 
 impl Link {
@@ -89,8 +93,13 @@ impl Link {
         self.handle(request, None, None)
     }
 
-    /// A request of an attempt.
-    pub(super) fn send(&mut self, request: &Request, cause: &Cause) -> Result<Reply, Violation> {
+    /// A request of an attempt. `holds` says which objects the collector's graph has seen and not seen go.
+    pub(super) fn send(
+        &mut self,
+        request: &Request,
+        cause: &Cause,
+        holds: &dyn Fn(&str) -> bool,
+    ) -> Result<Reply, Violation> {
         self.requests += 1;
         let fault = self.draw(matches!(request, Request::Delete { .. } | Request::Patch { .. }));
         let effect = match fault {
@@ -98,10 +107,29 @@ impl Link {
                 self.late.push((request.clone(), cause.clone()));
                 return Ok(Reply::Failed("no answer in time".into()));
             }
+            Some(Fault::Denied) => self.deny(request, holds).then_some(Effect::NotFound),
             Some(Fault::Server(effect)) => Some(effect),
             None => None,
         };
-        self.carry_out(request, cause, effect)
+        let is_honest = effect.is_none();
+        let reply = self.carry_out(request, cause, effect)?;
+        if let (Reply::Object(live), true) = (&reply, is_honest) {
+            self.denied.remove(&live.uid);
+        }
+        Ok(reply)
+    }
+
+    /// Whether the server denies what this request names. A server that does so again and again, or of an object that no
+    /// watch has shown, is one against which nothing helps: it never denies one object twice without having shown
+    /// it in between, and none that the collector's graph does not hold.
+    fn deny(&mut self, request: &Request, holds: &dyn Fn(&str) -> bool) -> bool {
+        let (Request::Read(target) | Request::Delete { target, .. } | Request::Patch { target, .. }) =
+            request;
+        let Some(uid) = self.truth.uid_at(&target.resource, &target.namespace, &target.name) else {
+            return false;
+        };
+        let uid = uid.to_owned();
+        holds(&uid) && self.denied.insert(uid)
     }
 
     /// A request that arrives when nobody waits for the answer any more.
@@ -202,7 +230,7 @@ impl Link {
         self.requests += 1;
         let effect = match fault {
             Some(Fault::Server(effect)) => Some(effect),
-            Some(Fault::Late) => Some(Effect::CutBefore),
+            Some(Fault::Late | Fault::Denied) => Some(Effect::CutBefore),
             None => None,
         };
         let request = sim::Request::get(path).accepting(accept).from_agent(COLLECTOR);
@@ -252,7 +280,7 @@ impl Link {
             let message = format!("a fault of the simulation: {reason}");
             Fault::Server(Effect::Status { code, reason: reason.into(), message, retry_after_s })
         };
-        Some(match self.faults.below(9) {
+        Some(match self.faults.below(10) {
             0 if is_write => status(409, "Conflict", None),
             0 | 1 => status(429, "TooManyRequests", Some(1)),
             2 => status(500, "InternalError", None),
@@ -261,6 +289,7 @@ impl Link {
             5 => Fault::Server(Effect::PlainNotFound),
             6 => Fault::Server(Effect::CutBefore),
             7 => Fault::Server(Effect::CutAfter),
+            8 => Fault::Denied,
             _ => Fault::Late,
         })
     }

@@ -30,6 +30,13 @@
 //!   has, blocks it (`foregroundDeletion`) or names it (`orphan`). A reference that is written after the owner's deletion
 //!   began is in a race that nobody can win, and does not count for `orphan`.
 //!
+//! # What the world does not do
+//!
+//! Nothing helps against a server that lies again and again. It denies objects that exist (a 404 that names them), but none
+//! twice without having shown it in between, and none that no watch has shown. Reads are never older than writes, as those
+//! of a real server, which are quorum reads. The collector's process may be stopped at any moment (SIGSTOP), also while the
+//! server is restored, but then not between a list and the watch that is to follow it.
+//!
 //! # When the server is restored
 //!
 //! What is true goes back with the server's data (spec S7). Connections end, requests that are under way are lost, and
@@ -52,6 +59,7 @@
 
 mod collector;
 mod kinds;
+mod known;
 mod link;
 mod liveness;
 pub(crate) mod random;
@@ -69,6 +77,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+pub use known::{KNOWN, Known};
 pub use shrink::shrink;
 pub use truth::{Check, Violation};
 use world::World;

@@ -34,7 +34,7 @@ pub(super) struct Reader {
     pub id: MonitorId,
     /// Its changes are held up until then: a slow connection.
     pub stalled_until: Duration,
-    changes: VecDeque<Seen>,
+    changes: VecDeque<Heard>,
     /// So many of them were seen before the server was last restored.
     of_before: usize,
     /// Which restore of the server it has looked after.
@@ -74,12 +74,12 @@ impl Reader {
         self.has_changes() && self.stalled_until <= now
     }
 
-    /// The next change, and whether it was seen since the server was last restored.
-    pub(super) fn next_change(&mut self) -> Option<(Seen, bool)> {
-        let seen = self.changes.pop_front()?;
+    /// The next change, when it was heard, and whether that was since the server was last restored.
+    pub(super) fn next_change(&mut self) -> Option<(Seen, Duration, bool)> {
+        let Heard { seen, at } = self.changes.pop_front()?;
         let is_of_now = self.of_before == 0;
         self.of_before = self.of_before.saturating_sub(1);
-        Some((seen, is_of_now))
+        Some((seen, at, is_of_now))
     }
 
     /// The server was set back to an older state.
@@ -122,6 +122,11 @@ impl Reader {
         is_watching && !self.list_watch.is_listing() && self.changes.is_empty() && self.has_looked(link)
     }
 
+    /// Whether a restart of the server cannot escape it: a watch of its is open, or has failed.
+    pub(super) fn is_watching_or_waiting(&self) -> bool {
+        !matches!(self.activity, Activity::Nothing)
+    }
+
     /// The connection breaks, or the reader ends.
     pub(super) fn hang_up(&mut self, link: &mut Link) {
         if let Activity::Watching { id, .. } = &self.activity {
@@ -135,7 +140,7 @@ impl Reader {
             return self.listen(link, id, began);
         }
         self.activity = Activity::Nothing;
-        let call = match self.list_watch.next_call(&mut into(&mut self.changes, self.id)) {
+        let call = match self.list_watch.next_call(&mut into(&mut self.changes, self.id, link.now)) {
             ControlFlow::Continue(call) => call,
             ControlFlow::Break(()) => return Ok(String::new()),
         };
@@ -152,12 +157,12 @@ impl Reader {
     fn list(&mut self, link: &mut Link, path: &str, accept: &str) -> Result<String, Violation> {
         let response = link.list(path, accept)?;
         if let Some(error) = to_error(&response, path) {
-            return Ok(self.failed(&error, Duration::ZERO));
+            return Ok(self.failed(link, &error, Duration::ZERO));
         }
         let format = Format::from_content_type(&response.content_type).unwrap_or(Format::Json);
         let mut count = 0;
         let read = {
-            let mut sink = into(&mut self.changes, self.id);
+            let mut sink = into(&mut self.changes, self.id, link.now);
             read_list(format, response.body_bytes(), &mut |meta| {
                 count += 1;
                 self.list_watch.item(meta, &mut sink)
@@ -171,30 +176,30 @@ impl Reader {
             }
             Err(error) => {
                 let error = Error::Decode { request: path.into(), cause: error.to_string() };
-                return Ok(self.failed(&error, Duration::ZERO));
+                return Ok(self.failed(link, &error, Duration::ZERO));
             }
         };
         self.looked = link.restores;
         let said = said!(link, "{} -> {count} objects, v{}", query(path), end.resource_version);
-        let _ = self.list_watch.page(end, &mut into(&mut self.changes, self.id));
+        let _ = self.list_watch.page(end, &mut into(&mut self.changes, self.id, link.now));
         Ok(said)
     }
 
-    fn failed(&mut self, error: &Error, lasted: Duration) -> String {
-        let _ = self.list_watch.failed(error, lasted, &mut into(&mut self.changes, self.id));
+    fn failed(&mut self, link: &Link, error: &Error, lasted: Duration) -> String {
+        let _ = self.list_watch.failed(error, lasted, &mut into(&mut self.changes, self.id, link.now));
         format!("fails: {error}")
     }
 
     fn watch(&mut self, link: &mut Link, path: &str, accept: &str) -> Result<String, Violation> {
         let response = link.get(path, accept)?;
         if let Some(error) = to_error(&response, path) {
-            return Ok(self.failed(&error, Duration::ZERO));
+            return Ok(self.failed(link, &error, Duration::ZERO));
         }
         let Some(id) = response.watch() else {
             let error = Error::Decode { request: path.into(), cause: "not a watch".into() };
-            return Ok(self.failed(&error, Duration::ZERO));
+            return Ok(self.failed(link, &error, Duration::ZERO));
         };
-        let _ = self.list_watch.opened(&mut into(&mut self.changes, self.id));
+        let _ = self.list_watch.opened(&mut into(&mut self.changes, self.id, link.now));
         if self.list_watch.is_listing() {
             self.looked = link.restores;
         }
@@ -207,7 +212,7 @@ impl Reader {
         let count = poll.events.len();
         let lasted = link.now.saturating_sub(began);
         let heard = {
-            let mut sink = into(&mut self.changes, self.id);
+            let mut sink = into(&mut self.changes, self.id, link.now);
             let mut hear = |event: &_| wire_event(event, |event| self.list_watch.event(event, &mut sink));
             poll.events.iter().try_for_each(&mut hear)
         };
@@ -222,7 +227,7 @@ impl Reader {
                 self.activity = Activity::Watching { id, began, polled };
                 Ok(said!(link, "hears {count} events"))
             }
-            ControlFlow::Break(Close::Failed(error)) => Ok(self.failed(&error, lasted)),
+            ControlFlow::Break(Close::Failed(error)) => Ok(self.failed(link, &error, lasted)),
             ControlFlow::Break(Close::WentBack | Close::Stopped) => {
                 link.server.close_watch(id);
                 Ok("hears that the server went back".into())
@@ -231,10 +236,21 @@ impl Reader {
     }
 }
 
+/// A change on its way to the graph.
+#[derive(Debug)]
+struct Heard {
+    seen: Seen,
+    at: Duration,
+}
+
 /// The end of the channel that a reader's thread has.
-fn into(changes: &mut VecDeque<Seen>, monitor: MonitorId) -> impl FnMut(WatchEvent<'_>) -> ControlFlow<()> {
+fn into(
+    changes: &mut VecDeque<Heard>,
+    monitor: MonitorId,
+    at: Duration,
+) -> impl FnMut(WatchEvent<'_>) -> ControlFlow<()> {
     move |event| {
-        changes.push_back(Seen { monitor, change: Change::from(&event) });
+        changes.push_back(Heard { seen: Seen { monitor, change: Change::from(&event) }, at });
         ControlFlow::Continue(())
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gc_client::{ObjectMeta, OwnerReference};
-use gc_core::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
+use gc_core::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Resource};
 
 use super::kinds::{DEFINITIONS, KINDS, Kind};
 use crate::sim::{ApiServer, Write, object_meta};
@@ -273,6 +273,12 @@ impl Truth {
             Some(owner) if owner.is_orphaning() => Owner::Orphaning,
             Some(_) => Owner::Solid,
         }
+    }
+
+    /// The UID of what is there.
+    pub(super) fn uid_at(&self, resource: &Resource, namespace: &str, name: &str) -> Option<&str> {
+        let kind = KINDS.iter().find(|k| k.group == resource.group && k.plural == resource.resource)?;
+        self.at(kind, namespace, name).map(|object| object.meta.uid.as_str())
     }
 
     fn at(&self, kind: &Kind, namespace: &str, name: &str) -> Option<&Object> {

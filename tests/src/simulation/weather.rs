@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::collector::Collector;
 use super::kinds::KINDS;
 use super::random::Random;
+use super::reader::Reader;
 use super::truth::Violation;
 use super::users;
 use super::worker::lose_requests;
@@ -17,7 +18,7 @@ const RESTORES_MAX: u32 = 3;
 
 /// One thing that goes wrong; says what.
 pub(super) fn strike(world: &mut World<'_>, chance: &mut Random) -> Result<String, Violation> {
-    match chance.below(22) {
+    match chance.below(26) {
         0..=2 => Ok(close_watch(world, chance)),
         3 => {
             world.link.server.close_all_watches();
@@ -36,6 +37,7 @@ pub(super) fn strike(world: &mut World<'_>, chance: &mut Random) -> Result<Strin
         16 | 17 => Ok(back_up(world)),
         18 | 19 => Ok(restore(world, chance)),
         20 => Ok(restart_server(world, chance)),
+        22..=24 => Ok(pause(world, chance)),
         _ => Ok(world.kill()),
     }
 }
@@ -47,6 +49,7 @@ pub(super) fn clear(world: &mut World<'_>) {
     switches.groups_down.clear();
     switches.broken_resources.clear();
     world.link.fault_permille = 0;
+    world.paused_until = Duration::ZERO;
     if let Some(collector) = &mut world.collector {
         for reader in &mut collector.readers {
             reader.stalled_until = Duration::ZERO;
@@ -123,6 +126,23 @@ fn restart_server(world: &mut World<'_>, chance: &mut Random) -> String {
     format!("the server is started anew, and away for {} ms", away.as_millis())
 }
 
+/// The collector's process is stopped and goes on later, as by SIGSTOP and SIGCONT, or on a machine that is put to sleep.
+fn pause(world: &mut World<'_>, chance: &mut Random) -> String {
+    if world.collector.is_none() {
+        return "nothing to stop".into();
+    }
+    let long = chance.permille(500);
+    let pause = if long { chance.millis(10_000, 120_000) } else { chance.millis(10, 10_000) };
+    world.paused_until = world.link.now + pause;
+    let mut said = format!("the collector is stopped for {} ms", pause.as_millis());
+    // Meanwhile the server is restored: what was read before must not be believed when it goes on.
+    if long && world.backup.is_some() && chance.permille(600) {
+        said = format!("{said}; {}", restore(world, chance));
+        world.paused_until = world.paused_until.max(world.link.away_until);
+    }
+    said
+}
+
 fn back_up(world: &mut World<'_>) -> String {
     let version = world.link.server.resource_version();
     let (server, truth) = (world.link.server.snapshot(), world.link.truth.clone());
@@ -147,7 +167,12 @@ fn restore(world: &mut World<'_>, chance: &mut Random) -> String {
             readers.any(|reader| reader.is_ahead_of(*version))
         }
     };
-    if !world.collector.as_ref().is_none_or(is_noticed) {
+    // A process that is stopped just between a list and the watch that is to follow, and goes on with another state of the
+    // server, hears nothing of it (SAFETY.md, "What remains").
+    let is_stopped = world.link.now < world.paused_until;
+    let is_between =
+        |collector: &Collector| is_stopped && !collector.readers.iter().all(Reader::is_watching_or_waiting);
+    if !world.collector.as_ref().is_none_or(is_noticed) || world.collector.as_ref().is_some_and(is_between) {
         return "no restore: it would undo what no watch has shown".into();
     }
     let (server, truth) = (server.clone(), truth.clone());

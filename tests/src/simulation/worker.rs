@@ -94,6 +94,12 @@ impl Worker {
         self.job.as_ref().is_some_and(|job| matches!(&job.owner, Owner::Reads(read) if read == owner))
     }
 
+    /// Whether its next step is that its request arrives, for which its process need not run.
+    pub(super) fn has_sent(&self) -> bool {
+        let job = self.job.as_ref().filter(|job| job.releases.is_empty());
+        job.is_some_and(|job| matches!(job.traffic, Traffic::Sent(_)))
+    }
+
     /// Requests that are on their way to the server: they may arrive although their sender is no more.
     pub(super) fn under_way(self, life: u32) -> Vec<(Request, Cause)> {
         let Some(job) = self.job else { return Vec::new() };
@@ -142,7 +148,8 @@ pub(super) fn step(
     } else if job.releases.is_empty() {
         match std::mem::replace(&mut job.traffic, Traffic::None) {
             Traffic::Sent(request) => {
-                let reply = link.send(&request, &job.cause(&request, link.truth.life))?;
+                let holds = |uid: &str| collector.holds(uid);
+                let reply = link.send(&request, &job.cause(&request, link.truth.life), &holds)?;
                 let said = said!(link, "{} -> {}", show_request(&request), show_reply(&reply));
                 job.traffic = Traffic::Back(reply);
                 Said::Step(said)
@@ -279,7 +286,8 @@ impl Job {
         let uid = short_uid(&release.attempt.uid().to_string()).to_owned();
         let said = match std::mem::replace(&mut release.traffic, Traffic::None) {
             Traffic::Sent(request) => {
-                let reply = link.send(&request, &Cause { since, life, is_delete: false })?;
+                let holds = |uid: &str| collector.holds(uid);
+                let reply = link.send(&request, &Cause { since, life, is_delete: false }, &holds)?;
                 let said = said!(link, "{} -> {}", show_request(&request), show_reply(&reply));
                 release.traffic = Traffic::Back(reply);
                 said
@@ -287,7 +295,7 @@ impl Job {
             traffic => {
                 let reply = if let Traffic::Back(reply) = traffic { Some(reply) } else { None };
                 collector.state.tell_time(link.now);
-                match release.attempt.step(&mut collector.state, reply) {
+                match release.attempt.step(&mut collector.state, link.now, reply) {
                     Step::Call(request) => {
                         link.truth.unless_ignored(check_preconditions(&request, true))?;
                         let said = said!(link, "sends {}", show_request(&request));

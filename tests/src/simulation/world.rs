@@ -1,5 +1,6 @@
 //! The loop: what can happen now, one of it chosen, until a run is over.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::collector::{Collector, Setup};
@@ -35,6 +36,9 @@ pub(super) struct World<'t> {
     disturbances: u32,
     pub backup: Option<Backup>,
     start_at: Duration,
+    /// Until then the collector's process is stopped (SIGSTOP): time passes between two of its steps, and what it has
+    /// sent arrives.
+    pub paused_until: Duration,
     /// Since when everything works.
     calm_since: Duration,
     step: u64,
@@ -94,6 +98,7 @@ impl<'t> World<'t> {
             restores: 0,
             restored_to: 0,
             away_until: Duration::ZERO,
+            denied: BTreeSet::new(),
             in_hand: Vec::new(),
         };
         World {
@@ -108,6 +113,7 @@ impl<'t> World<'t> {
             disturbances: 0,
             backup: None,
             start_at: Duration::ZERO,
+            paused_until: Duration::ZERO,
             calm_since: Duration::ZERO,
             step: 0,
             is_overtaken: false,
@@ -164,7 +170,9 @@ impl<'t> World<'t> {
     }
 
     fn storm_step(&mut self) -> Result<(), Violation> {
-        if !self.chance.permille(self.disturbance_permille) {
+        // While the collector is stopped the others go on.
+        let permille = if self.link.now < self.paused_until { 700 } else { self.disturbance_permille };
+        if !self.chance.permille(permille) {
             return self.any_move().map(drop);
         }
         // A restore shows in versions that are older than before. Nobody writes until every watch has had its look:
@@ -247,6 +255,11 @@ impl<'t> World<'t> {
             }
             return (moves, wakes.into_iter().min());
         };
+        if now < self.paused_until {
+            let under_way = collector.workers.iter().enumerate().filter(|(_, worker)| worker.has_sent());
+            moves.extend(under_way.map(|(number, _)| Move::Work(number)));
+            return (moves, Some(self.paused_until));
+        }
         for (at, reader) in collector.readers.iter().enumerate() {
             if reader.can_deliver(now) {
                 moves.push(Move::Deliver(at));
@@ -334,6 +347,7 @@ impl<'t> World<'t> {
             self.link.late.extend(worker.under_way(self.link.truth.life));
         }
         self.start_at = self.link.now + self.chance.millis(0, 10_000);
+        self.paused_until = Duration::ZERO;
         "the collector is killed".into()
     }
 

@@ -159,7 +159,7 @@ impl World {
                     for mut release in releases {
                         let mut reply = None;
                         let outcome = loop {
-                            match release.step(&mut self.state, reply.take()) {
+                            match release.step(&mut self.state, self.now, reply.take()) {
                                 Step::Call(request) => reply = Some(self.serve(&request)),
                                 Step::Done(outcome) => break outcome,
                             }

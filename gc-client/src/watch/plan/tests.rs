@@ -121,7 +121,7 @@ fn s5_lists_in_pages_and_watches_from_there() {
             page 5: watch 5
             saw 6:
             saw 9:
-            ended 200: watch 9
+            ended 200: probe
             ended 130: probe
             probed 9: watch 9
             ended 200 silent: probe
@@ -369,6 +369,24 @@ fn s5_a_list_that_never_ends_is_given_up() {
     expect![[r#"page 5 last: wait 488 ms, list """#]].assert_eq(trace.lines().last().unwrap());
 }
 
+/// Whoever hears of an end so late was stopped, or could not hear: the server may have been restored meanwhile.
+#[test]
+fn s7_a_watch_that_ends_long_after_its_time_is_followed_by_a_probe() {
+    check(
+        "page 50
+         saw 60
+         ended 1000
+         probed 60",
+        &expect![[r#"
+            start: list ""
+            page 50: watch 50
+            saw 60:
+            ended 1000: probe
+            probed 60: watch 60
+        "#]],
+    );
+}
+
 #[test]
 fn s7_no_watch_goes_on_before_a_probe_was_answered() {
     check(
@@ -430,7 +448,7 @@ fn s7_a_server_that_went_back_is_listed_anew() {
             failed transport: wait 282 ms, probe
             probed x/1: watch x/2
             saw x/0:
-            ended 200: watch x/0
+            ended 200: probe
         "#]],
     );
 }
@@ -481,10 +499,10 @@ fn s5_streamed_lists_fall_back_where_they_are_refused_or_never_complete() {
         start: stream list
         listed 5:
         saw 6:
-        ended 200: watch 6
-        failed 410: stream list
+        ended 200: probe
+        failed 410: wait 282 ms, probe
         listed 9:
-        ended 200: watch 9
+        ended 200: probe
     "#]]
     .assert_eq(&trace(&options, "listed 5\nsaw 6\nended 200\nfailed 410\nlisted 9\nended 200"));
     expect![[r#"

@@ -444,7 +444,7 @@ fn orphan(mut attempt: OrphanAttempt, state: &mut State, now: Duration, reply: O
         OrphanStep::Release(all) => {
             let mut releases = Vec::new();
             for mut release in all {
-                match release.step(state, None) {
+                match release.step(state, now, None) {
                     Step::Call(request) => releases.push((release, request)),
                     Step::Done(outcome) => attempt.released(release.uid(), outcome),
                 }
@@ -462,7 +462,7 @@ fn release(
     (state, now, reply): (&mut State, Duration, Reply),
 ) -> Ended {
     let (mut release, _) = releases.remove(which);
-    match release.step(state, Some(reply)) {
+    match release.step(state, now, Some(reply)) {
         Step::Call(request) => releases.insert(which, (release, request)),
         Step::Done(outcome) => attempt.released(release.uid(), outcome),
     }
