@@ -98,6 +98,23 @@ impl Chain {
             .controller(&deployment)
             .create()?;
         world.set_owners(&pod, &[replica_set.controller_reference()])?;
+        is_seen(world, name, &pod_spec)?;
         Ok(Chain { deployment, replica_set, pod })
     }
+}
+
+/// Each kind has a watch of its own, and what a collector knows of a chain when its top is deleted depends on each of
+/// them: it has seen the chain once it has collected what was made after it.
+fn is_seen(world: &mut World<'_>, name: &str, pod_spec: &Value) -> Result<(), Failure> {
+    let nobody = Object::that_never_was(&kinds::config_map(), world.namespace());
+    let name = format!("{name}-later");
+    let labels = json!({ "app": name });
+    let of_set = json!({ "spec": {
+        "replicas": 0,
+        "selector": { "matchLabels": labels },
+        "template": { "metadata": { "labels": labels }, "spec": pod_spec },
+    } });
+    let set = world.object(&kinds::replica_set(), &name).body(of_set).owner(&nobody).create()?;
+    let pod = world.object(&kinds::pod(), &name).body(json!({ "spec": pod_spec })).owner(&nobody).create()?;
+    world.all_gone(&[&set, &pod])
 }
