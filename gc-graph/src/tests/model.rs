@@ -11,7 +11,14 @@ pub(super) struct Model {
     /// What is known to be absent, while a reference names it.
     absent: BTreeMap<Uid, Coordinate>,
     listing: BTreeSet<SourceId>,
+    /// Before the last change: who was *deleting dependents*, with the number of references to it.
+    waited: BTreeMap<Uid, usize>,
+    /// Looks that the last change asks for, and that the graph may put off until more dependents have gone.
+    put_off: BTreeSet<Uid>,
 }
+
+/// With fewer references to it, an owner that waits is worth a look each time that one goes.
+const REFERENCES_MIN: usize = 8;
 
 #[derive(Clone)]
 struct ModelNode {
@@ -54,9 +61,9 @@ fn names(reference: &OwnerReference, namespace: &str, coordinate: &Coordinate) -
     reference.coordinate_in(seen_from) == *coordinate
 }
 
-/// Effects with attempts to delete counted once.
+/// Effects with attempts to delete counted once; looks that may be put off stand apart.
 #[derive(Default)]
-struct Effects(Vec<Effect>);
+struct Effects(Vec<Effect>, BTreeSet<Uid>);
 
 impl Effects {
     fn queue(&mut self, uid: &Uid) {
@@ -69,6 +76,8 @@ impl Effects {
 
 impl Model {
     pub(super) fn apply(&mut self, change: &Change) -> Vec<Effect> {
+        let waiting = self.nodes.iter().filter(|(_, node)| node.is_deleting_dependents());
+        self.waited = waiting.map(|(uid, _)| (uid.clone(), self.references_to(uid))).collect();
         let mut effects = Effects::default();
         match change {
             Change::Observe(object) if object.coordinate.uid.is_empty() => {}
@@ -97,7 +106,38 @@ impl Model {
             }
         }
         self.drop_needless();
-        effects.0
+        let Effects(mut effects, mut put_off) = effects;
+        put_off.retain(|uid| !effects.contains(&Effect::AttemptToDelete(uid.clone())));
+        effects.extend(put_off.iter().cloned().map(Effect::AttemptToDelete));
+        self.put_off = put_off;
+        effects
+    }
+
+    /// The looks among the effects of the last change that the graph may put off.
+    pub(super) fn put_off(&self) -> impl Iterator<Item = Effect> + '_ {
+        self.put_off.iter().cloned().map(Effect::AttemptToDelete)
+    }
+
+    fn references_to(&self, owner: &Uid) -> usize {
+        self.nodes
+            .values()
+            .flat_map(ModelNode::references)
+            .filter(|reference| reference.uid == *owner)
+            .count()
+    }
+
+    /// An owner may be free since a dependent has gone or does not block it any more. One to which many refer, and that
+    /// waits for some that nobody has begun to delete, may get its look later.
+    fn look(&self, owner: &Uid, effects: &mut Effects) {
+        let is_idle = |node: &ModelNode| !node.observed.as_ref().is_some_and(|it| it.object.being_deleted);
+        let blocks = |reference: &OwnerReference| reference.uid == *owner && reference.block_owner_deletion;
+        let waits = self.nodes.values().any(|node| is_idle(node) && node.references().iter().any(blocks));
+        let references = self.waited.get(owner).map(|before| before + self.references_to(owner));
+        if waits && references.is_some_and(|references| REFERENCES_MIN <= references) {
+            effects.1.insert(owner.clone());
+        } else {
+            effects.queue(owner);
+        }
     }
 
     fn names_otherwise(&self, node: &ModelNode) -> bool {
@@ -220,7 +260,7 @@ impl Model {
         for freed in old.iter().filter(|reference| reference.block_owner_deletion) {
             let blocks = |new: &OwnerReference| new.uid == freed.uid && new.block_owner_deletion;
             if self.nodes.contains_key(&freed.uid) && !object.owner_references.iter().any(blocks) {
-                effects.queue(&freed.uid);
+                self.look(&freed.uid, effects);
             }
         }
         check
@@ -287,7 +327,7 @@ impl Model {
     fn queue_waiting(&self, owners: &[Uid], effects: &mut Effects) {
         for owner in owners {
             if self.nodes.get(owner).is_some_and(ModelNode::is_deleting_dependents) {
-                effects.queue(owner);
+                self.look(owner, effects);
             }
         }
     }
