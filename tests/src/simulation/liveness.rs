@@ -14,8 +14,9 @@ use crate::sim::{Resource, built_in};
 
 /// Everything at rest is as it should be.
 pub(super) fn check(collector: &Collector, link: &Link) -> Result<(), Violation> {
+    let held = held(&link.truth);
     for object in link.truth.objects.values() {
-        check_object(&link.truth, object)?;
+        check_object(&link.truth, object, &held)?;
     }
     check_graph(collector, &link.truth)?;
     check_virtual(collector, &link.truth)
@@ -26,10 +27,11 @@ pub(super) fn check(collector: &Collector, link: &Link) -> Result<(), Violation>
 /// - a finalizer that is not ours (what carries it is being deleted, and waits for its holder);
 /// - a reference that can never be resolved (spec D6), or whose kind nothing serves (spec D7): the object is left
 ///   alone as it is;
-/// - blocking dependents that are themselves held: a foreground deletion waits for them.
-fn check_object(truth: &Truth, object: &Object) -> Result<(), Violation> {
+/// - blocking dependents that are themselves held: a foreground deletion waits for them, and for nothing else. Objects
+///   that wait for each other in a circle are held by nobody.
+fn check_object(truth: &Truth, object: &Object, held: &BTreeSet<&str>) -> Result<(), Violation> {
     if object.meta.being_deleted {
-        return check_deleting(truth, object);
+        return check_deleting(object, held);
     }
     let owners: Vec<(Owner, String)> = (object.meta.owner_references.iter())
         .map(|r| (truth.owner(&object.meta.namespace, r), show_reference(r)))
@@ -53,14 +55,34 @@ fn is_unknown(owner: Owner) -> bool {
     matches!(owner, Owner::NotServed | Owner::AbsentUnserved | Owner::Unresolvable)
 }
 
-fn check_deleting(truth: &Truth, object: &Object) -> Result<(), Violation> {
-    let uid = &object.meta.uid;
+/// The objects that may stay although they are being deleted, or keep their owners: those that carry somebody else's
+/// finalizer, those that are left alone because of a reference that nobody can resolve, and all that wait in the
+/// foreground for one of these.
+fn held(truth: &Truth) -> BTreeSet<&str> {
+    let is_left_alone = |o: &Object| {
+        let mut references = o.meta.owner_references.iter();
+        !o.meta.being_deleted && references.any(|r| is_unknown(truth.owner(&o.meta.namespace, r)))
+    };
+    let is_ours = |finalizer: &String| finalizer == FOREGROUND_FINALIZER || finalizer == ORPHAN_FINALIZER;
+    let is_foreign = |o: &Object| o.meta.being_deleted && !o.meta.finalizers.iter().all(is_ours);
+    let objects = || truth.objects.values();
+    let mut to_do: Vec<&Object> = objects().filter(|o| is_left_alone(o) || is_foreign(o)).collect();
+    let mut held = BTreeSet::new();
+    while let Some(next) = to_do.pop() {
+        if held.insert(next.meta.uid.as_str()) {
+            to_do.extend(objects().filter(|o| o.is_waiting() && next.blocks(&o.meta.uid)));
+        }
+    }
+    held
+}
+
+fn check_deleting(object: &Object, held: &BTreeSet<&str>) -> Result<(), Violation> {
     if object.has(ORPHAN_FINALIZER) {
         return Err(Violation::new(Check::FinalizerLeft, format!("{} still has orphan", object.show())));
     }
-    let blocked = truth.objects.values().any(|o| o.blocks(uid));
-    if object.has(FOREGROUND_FINALIZER) && !blocked {
-        let what = format!("{} still has foregroundDeletion, and nothing blocks it", object.show());
+    if object.has(FOREGROUND_FINALIZER) && !held.contains(object.meta.uid.as_str()) {
+        let what =
+            format!("{} still has foregroundDeletion, and nothing that is held blocks it", object.show());
         return Err(Violation::new(Check::FinalizerLeft, what));
     }
     Ok(())
