@@ -108,3 +108,151 @@ fn d16_a_doubt_ends_when_the_object_shows_itself() {
         );
     }
 }
+
+/// A server that has just been started answers from before the deletion, of which the watch has told.
+#[test]
+fn d13_a_stale_read_does_not_make_a_finalizer_forgotten() {
+    let mut world = World::new(
+        "both cm/o @ns uid=o rv=5 finalizers=[foregroundDeletion] deleting
+         #1 shows cm/o @ns uid=o rv=4",
+    );
+    world.attempt("o");
+    world.line(
+        &["live", "cm/o", "@ns", "uid=o", "rv=5", "finalizers=[foregroundDeletion]", "deleting"]
+            .map(String::from),
+    );
+    world.attempt("o");
+    expect![[r#"
+        read configmaps ns/o -> uid=o rv=4
+        = will be tried again: finalizer foregroundDeletion of configmaps ns/o not removed: it was read at version 4, and a watch has shown 5
+        read configmaps ns/o -> uid=o rv=5
+        patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"5","uid":"o"}} -> uid=o rv=5'
+        = finalizer foregroundDeletion removed
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+#[test]
+fn o2_a_stale_read_does_not_make_an_orphaning_forgotten() {
+    let mut world = World::new(
+        "both cm/o @ns uid=o rv=5 finalizers=[orphan] deleting
+         #1 shows cm/o @ns uid=o rv=4",
+    );
+    world.orphan("o");
+    world
+        .line(&["live", "cm/o", "@ns", "uid=o", "rv=5", "finalizers=[orphan]", "deleting"].map(String::from));
+    world.orphan("o");
+    expect![[r#"
+        read configmaps ns/o -> uid=o rv=4
+        = will be tried again: finalizer orphan of configmaps ns/o not removed: it was read at version 4, and a watch has shown 5
+        read configmaps ns/o -> uid=o rv=5
+        patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"5","uid":"o"}} -> uid=o rv=5'
+        = finalizer orphan removed
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+/// The owner would go while a dependent names it.
+#[test]
+fn o1_a_stale_read_of_a_dependent_does_not_count_as_its_release() {
+    let mut world = World::new(
+        "both cm/o @ns uid=o rv=2 finalizers=[orphan] deleting
+         both w/1 @ns uid=1 rv=5 owners=[cm/o#o]
+         #1 415
+         #2 shows w/1 @ns uid=1 rv=4",
+    );
+    world.orphan("o");
+    expect![[r#"
+        patch widgets.example.com ns/1 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"1"}} -> 415
+        read widgets.example.com ns/1 -> uid=1 rv=4
+        - 1: will be tried again: widgets.example.com ns/1: it was read at version 4, and a watch has shown 5
+        = will be tried again: 1 dependents not orphaned; the first will be tried again: widgets.example.com ns/1: it was read at version 4, and a watch has shown 5
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+#[test]
+fn d3_a_stale_read_does_not_leave_a_circle_closed() {
+    let mut world = World::new(
+        "both cm/o @ns uid=o rv=5 finalizers=[foregroundDeletion] owners=[cm/o#o!] deleting
+         #1 shows cm/o @ns uid=o rv=4 owners=[cm/o#o!]",
+    );
+    world.attempt("o");
+    expect![[r#"
+        read configmaps ns/o -> uid=o rv=4
+        = will be tried again: configmaps ns/o waits for itself, and its references still block: it was read at version 4, and a watch has shown 5
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+/// It had no owners then. Its owner's deletion is not told twice.
+#[test]
+fn d4_a_stale_read_of_an_item_does_not_make_it_forgotten() {
+    let mut world = World::new(
+        "both cm/c @ns uid=c rv=5 owners=[cm/o#o]
+         #1 shows cm/c @ns uid=c rv=4",
+    );
+    world.attempt("c");
+    world.line(&["live", "cm/c", "@ns", "uid=c", "rv=5", "owners=[cm/o#o]"].map(String::from));
+    world.attempt("c");
+    expect![[r#"
+        read configmaps ns/c -> uid=c rv=4
+        = will be tried again: it was read at version 4, and a watch has shown 5
+        read configmaps ns/c -> uid=c rv=5
+        read configmaps ns/o -> 404
+        delete configmaps ns/c uid=c rv=5 Background -> ok
+        = deleted (Background)
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+/// The owner waits for this dependent, and asks for it only once.
+#[test]
+fn d5_a_stale_read_of_a_waiting_owner_does_not_keep_its_dependent() {
+    let mut world = World::new(
+        "both cm/o @ns uid=o rv=7 finalizers=[foregroundDeletion] deleting
+         both cm/c @ns uid=c rv=5 owners=[cm/o#o!]
+         #2 shows cm/o @ns uid=o rv=6",
+    );
+    world.attempt("c");
+    world.line(
+        &["live", "cm/o", "@ns", "uid=o", "rv=7", "finalizers=[foregroundDeletion]", "deleting"]
+            .map(String::from),
+    );
+    world.attempt("c");
+    expect![[r#"
+        read configmaps ns/c -> uid=c rv=5
+        read configmaps ns/o -> uid=o rv=6
+        = will be tried again: owner ConfigMap o: it was read at version 6, and a watch has shown 7
+        read configmaps ns/c -> uid=c rv=5
+        read configmaps ns/o -> uid=o rv=7
+        delete configmaps ns/c uid=c rv=5 Background -> ok
+        = deleted (Background)
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+/// The proof has aged and is asked for again, of a server that knows less than the watch.
+#[test]
+fn d5_a_stale_read_of_an_owner_that_is_gone_does_not_keep_its_dependent() {
+    let mut world = World::new(
+        "graph cm/o @ns uid=o rv=3
+         both cm/c @ns uid=c rv=5 owners=[cm/o#o]
+         gone cm/o @ns uid=o
+         #2 shows cm/o @ns uid=o rv=3",
+    );
+    world.now += Duration::from_secs(6);
+    world.attempt("c");
+    world.line(&["dead", "cm/o", "@ns"].map(String::from));
+    world.attempt("c");
+    expect![[r#"
+        read configmaps ns/c -> uid=c rv=5
+        read configmaps ns/o -> uid=o rv=3
+        = will be tried again: owner ConfigMap.v1 ns/o (o) is known to be gone, and a read shows it alive
+        read configmaps ns/c -> uid=c rv=5
+        read configmaps ns/o -> 404
+        delete configmaps ns/c uid=c rv=5 Background -> ok
+        = deleted (Background)
+    "#]]
+    .assert_eq(&world.transcript());
+}

@@ -150,7 +150,8 @@ pub(super) fn step(
             Traffic::Sent(request) => {
                 let holds = |uid: &str| collector.holds(uid);
                 let reply = link.send(&request, &job.cause(&request, link.truth.life), &holds)?;
-                let said = said!(link, "{} -> {}", show_request(&request), show_reply(&reply));
+                let said =
+                    said!(link, "{} -> {}{}", show_request(&request), show_reply(&reply), link.stale());
                 job.traffic = Traffic::Back(reply);
                 Said::Step(said)
             }
@@ -288,7 +289,8 @@ impl Job {
             Traffic::Sent(request) => {
                 let holds = |uid: &str| collector.holds(uid);
                 let reply = link.send(&request, &Cause { since, life, is_delete: false }, &holds)?;
-                let said = said!(link, "{} -> {}", show_request(&request), show_reply(&reply));
+                let said =
+                    said!(link, "{} -> {}{}", show_request(&request), show_reply(&reply), link.stale());
                 release.traffic = Traffic::Back(reply);
                 said
             }
