@@ -122,9 +122,9 @@ impl Reader {
         is_watching && !self.list_watch.is_listing() && self.changes.is_empty() && self.has_looked(link)
     }
 
-    /// Whether a restart of the server cannot escape it: a watch of its is open, or has failed.
-    pub(super) fn is_watching_or_waiting(&self) -> bool {
-        !matches!(self.activity, Activity::Nothing)
+    /// Whether a restart of the server cannot escape it: its watch is open. One that waits may have looked before.
+    pub(super) fn is_watching(&self) -> bool {
+        matches!(self.activity, Activity::Watching { .. })
     }
 
     /// The connection breaks, or the reader ends.

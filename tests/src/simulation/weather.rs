@@ -176,8 +176,7 @@ fn restore(world: &mut World<'_>, chance: &mut Random) -> String {
     // A process that is stopped just between a list and the watch that is to follow, and goes on with another state of the
     // server, hears nothing of it (SAFETY.md, "What remains").
     let is_stopped = world.link.now < world.paused_until;
-    let is_between =
-        |collector: &Collector| is_stopped && !collector.readers.iter().all(Reader::is_watching_or_waiting);
+    let is_between = |collector: &Collector| is_stopped && !collector.readers.iter().all(Reader::is_watching);
     if !world.collector.as_ref().is_none_or(is_noticed) || world.collector.as_ref().is_some_and(is_between) {
         return "no restore: it would undo what no watch has shown".into();
     }
