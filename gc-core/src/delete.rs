@@ -5,7 +5,7 @@ use std::time::Duration;
 use gc_graph::{Coordinate, Node, Uid};
 
 use crate::circle::{OpenCircle, owners_in_a_circle};
-use crate::finalizer::{RemoveFinalizer, Shown, busy, describe, not_older, plausible};
+use crate::finalizer::{RemoveFinalizer, busy, describe, plausible};
 use crate::mistakes::Mistake;
 use crate::patch;
 use crate::state::{Absence, Known, State};
@@ -44,8 +44,6 @@ pub struct DeleteAttempt {
     era: Option<u64>,
     /// When the request under way was given out: a reply says what was true some time after that, not what is.
     asked_at: Duration,
-    /// Which version of the object that it reads a watch had shown by then.
-    shown: Option<Shown>,
     /// Whether an answer took so long that what was known of the owners before it is too old by now (S7): a server that
     /// is restored from a backup is away for longer than a proof lasts, so that answers which follow on one another
     /// faster than that all come from the same one.
@@ -123,7 +121,6 @@ impl DeleteAttempt {
             decisions: 0,
             era: None,
             asked_at: Duration::ZERO,
-            shown: None,
             is_aged: false,
         }
     }
@@ -159,7 +156,7 @@ impl DeleteAttempt {
         let has_asked = !matches!(stage, Stage::Start);
         self.is_aged |= has_asked && state.proof_age_max() < now.saturating_sub(self.asked_at);
         let is_void = *self.era.get_or_insert(state.era()) != state.era();
-        let step = match (stage, not_older(plausible(reply), self.shown.take())) {
+        let step = match (stage, plausible(reply)) {
             (Stage::Done(outcome), _) => Step::Done(outcome),
             _ if is_void => retry("the server's data was restored: what was read before is void".into()),
             (Stage::Start, _) => self.start(state),
@@ -195,24 +192,9 @@ impl DeleteAttempt {
         };
         match &step {
             Step::Done(outcome) => self.stage = Stage::Done(outcome.clone()),
-            Step::Call(request) => {
-                self.asked_at = now;
-                let is_read = matches!(request, Request::Read(_));
-                self.shown = if is_read { state.shown(&self.uid_read()) } else { None };
-            }
+            Step::Call(_) => self.asked_at = now,
         }
         step
-    }
-
-    /// The object that a read under way is of.
-    fn uid_read(&self) -> Uid {
-        match &self.stage {
-            Stage::ReadOwner(_, Classified { live, classes, .. }) => live
-                .owner_references
-                .get(classes.len())
-                .map_or_else(|| self.uid.clone(), |r| Uid::new(&r.uid)),
-            _ => self.uid.clone(),
-        }
     }
 
     /// D1, D3, D4, D17: what the graph alone can settle costs no request.
@@ -392,13 +374,6 @@ impl DeleteAttempt {
             Reply::Object(owner) if owner.uid == reference.uid => {
                 let class = State::class_of_live_owner(&owner);
                 if let Some(owner) = owner_coordinate(state, reference, &item) {
-                    if state.is_back(&owner) {
-                        // Either this answer is older than what proved it absent, or it was restored and its watch will
-                        // show it. Whoever forgot the item now would never hear of it again in the first case.
-                        return retry(format!(
-                            "owner {owner} is known to be gone, and a read shows it alive"
-                        ));
-                    }
                     state.owner_was_read(owner, class, self.asked_at);
                 }
                 classified.classes.push(class);

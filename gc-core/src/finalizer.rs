@@ -103,26 +103,6 @@ pub(crate) fn plausible(reply: Option<Reply>) -> Option<Reply> {
     }
 }
 
-/// An answer that shows an object as it was before what a watch had shown of it when it was asked for: a server that has
-/// just been started may know less than the one before it. What it does not show yet, no watch will ever show again,
-/// so that nothing may be forgotten because of it. Versions that are no numbers cannot be told apart so.
-pub(crate) fn not_older(reply: Option<Reply>, shown: Option<Shown>) -> Option<Reply> {
-    let (Some(Reply::Object(live)), Some(shown)) = (&reply, shown) else { return reply };
-    let is_older = live.resource_version.parse().is_ok_and(|read: u64| read < shown.version);
-    if !is_older || Uid::new(&live.uid) != shown.uid {
-        return reply;
-    }
-    let (read, shown) = (&live.resource_version, shown.version);
-    Some(Reply::Failed(format!("it was read at version {read}, and a watch has shown {shown}")))
-}
-
-/// What a watch has shown of an object when a read of it was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
-    pub uid: Uid,
-    pub version: u64,
-}
-
 /// The outcome of any attempt that a busy server has answered: it does not matter what had been asked.
 pub(crate) fn busy(reply: Option<&Reply>) -> Option<Outcome> {
     match reply {

@@ -24,8 +24,6 @@ pub enum Mistake {
     DependentsNotAskedAgain,
     /// One 404 for an object that the graph holds is believed (kubernetes/kubernetes#98471).
     DeniedOnce,
-    /// A read is believed that is older than what a watch has shown.
-    StaleIsNews,
     /// A strategic merge patch removes by UID even where a reference that stays has the same one.
     StrategicTakesAll,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gc_graph::{Coordinate, Node, ResourceVersion, Uid};
 use hashbrown::HashMap;
 
-use crate::finalizer::{RemoveFinalizer, Shown, busy, describe, not_older, plausible};
+use crate::finalizer::{RemoveFinalizer, busy, describe, plausible};
 use crate::mistakes::Mistake;
 use crate::{
     LiveObject, ORPHAN_FINALIZER, Outcome, OwnerReference, PatchKind, PatchedField, Reply, Request, State,
@@ -50,8 +50,6 @@ pub struct OrphanAttempt {
     removal: Option<RemoveFinalizer>,
     /// When the request for it that is under way was given out.
     asked_at: Duration,
-    /// Which version of the owner a watch had shown by then.
-    shown: Option<Shown>,
 }
 
 impl OrphanAttempt {
@@ -68,7 +66,6 @@ impl OrphanAttempt {
             busy_for: None,
             removal: None,
             asked_at: Duration::ZERO,
-            shown: None,
         }
     }
 
@@ -128,12 +125,7 @@ impl OrphanAttempt {
         if let Some(removal) = &mut self.removal {
             let may_go = !is_late || state.makes(Mistake::DependentsNotAskedAgain);
             let asked_at = std::mem::replace(&mut self.asked_at, now);
-            let reply = not_older(reply, self.shown.take());
-            let step = removal.step(state, (now, asked_at), may_go, reply);
-            if matches!(step, Step::Call(Request::Read(_))) {
-                self.shown = state.shown(&self.uid);
-            }
-            return wrap(step);
+            return wrap(removal.step(state, (now, asked_at), may_go, reply));
         }
         let Some(owner) = state.graph().get(&self.uid) else { return done(Why::LeftGraph) };
         if !owner.is_orphaning() {
@@ -149,7 +141,6 @@ impl OrphanAttempt {
             return OrphanStep::Done(Outcome::WaitForKind { api_version, kind });
         };
         self.asked_at = now;
-        self.shown = state.shown(&self.uid);
         let step = removal.step(state, (now, now), true, None);
         self.removal = Some(removal);
         wrap(step)
@@ -215,8 +206,6 @@ pub struct ReleaseAttempt {
     target: Option<Target>,
     conflicts: u32,
     asked: Asked,
-    /// Which version of the dependent a watch had shown when it was last read.
-    shown: Option<Shown>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,7 +219,7 @@ enum Asked {
 impl ReleaseAttempt {
     fn new(state: &State, dependent: Coordinate, owner: Uid) -> ReleaseAttempt {
         let target = state.target(&dependent);
-        ReleaseAttempt { dependent, owner, target, conflicts: 0, asked: Asked::Nothing, shown: None }
+        ReleaseAttempt { dependent, owner, target, conflicts: 0, asked: Asked::Nothing }
     }
 
     /// The dependent's UID.
@@ -250,23 +239,23 @@ impl ReleaseAttempt {
         if let Some(outcome) = busy(reply.as_ref()) {
             return Step::Done(outcome);
         }
-        match (self.asked, not_older(plausible(reply), self.shown.take())) {
+        match (self.asked, plausible(reply)) {
             (_, Some(Reply::NotFound { proof: true })) => self.gone(state, &target, now),
             (Asked::Nothing, _) if state.takes_strategic_merge(&target.resource) => self.strategic(target),
-            (Asked::Nothing, _) => self.read(state, target),
+            (Asked::Nothing, _) => self.read(target),
             (Asked::Strategic | Asked::Merge, Some(Reply::Object(_))) => {
                 Step::Done(Outcome::Forget(Why::ReferencesRemoved(1)))
             }
             (Asked::Strategic, Some(Reply::UnsupportedMediaType)) => {
                 state.note_json_merge_only(&target.resource);
-                self.read(state, target)
+                self.read(target)
             }
             // The UID guard refuses with 409 or 422 when the name belongs to another object; the read tells.
             (Asked::Strategic | Asked::Merge, Some(Reply::Conflict | Reply::Invalid(_)))
                 if self.conflicts < CONFLICTS_MAX =>
             {
                 self.conflicts += 1;
-                self.read(state, target)
+                self.read(target)
             }
             (Asked::Read, Some(Reply::Object(live))) => self.merge(target, &live),
             (_, reply) => Step::Done(Outcome::Retry(format!("{target}: {}", describe(reply)))),
@@ -296,8 +285,7 @@ impl ReleaseAttempt {
         }
     }
 
-    fn read(&mut self, state: &State, target: Target) -> Step {
-        self.shown = state.shown(&self.dependent.uid);
+    fn read(&mut self, target: Target) -> Step {
         self.asked = Asked::Read;
         Step::Call(Request::Read(target))
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use gc_graph::{Coordinate, Effect, Graph, Node, Observation, SourceId, Uid};
 use hashbrown::{HashMap, HashSet};
 
-use crate::finalizer::Shown;
 use crate::memory::{Coordinates, Doubts, group_of};
 use crate::mistakes::{self, Mistake};
 use crate::{
@@ -552,21 +551,6 @@ impl State {
             // An owner that is orphaning still exists; its own attempt removes the reference.
             Class::Solid
         }
-    }
-
-    /// The version at which the graph holds an object, against which a read of it is held (see `not_older`). None where
-    /// it holds none, or one whose version is no number.
-    pub(crate) fn shown(&self, uid: &Uid) -> Option<Shown> {
-        let node =
-            self.graph.get(uid).filter(|node| !node.is_virtual() && !self.makes(Mistake::StaleIsNews))?;
-        Some(Shown { uid: node.uid(), version: node.resource_version().parse().ok()? })
-    }
-
-    /// Whether an owner that a read shows alive is one that is known to have gone, and that no watch has shown since.
-    pub(crate) fn is_back(&mut self, owner: &Coordinate) -> bool {
-        !self.makes(Mistake::StaleIsNews)
-            && !self.graph_holds_alive(owner)
-            && self.proved_absent_at(owner).is_some()
     }
 
     /// Weighs a read that proved nothing to exist at `coordinate` (D16). Where the graph holds that very object as

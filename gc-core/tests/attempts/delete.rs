@@ -935,7 +935,7 @@ fn s7_a_proof_that_has_aged_is_read_again() {
         = deleted (Background)
         read configmaps ns/child -> uid=c rv=1
         read configmaps ns/owner -> uid=o rv=1
-        = will be tried again: owner ConfigMap.v1 ns/owner (o) is known to be gone, and a read shows it alive
+        = has an owner that lives
     "#]]
     .assert_eq(&world.transcript());
 }

@@ -320,7 +320,7 @@ fn s7_d15_what_a_watch_shows_is_as_old_as_when_it_was_heard() {
     world.attempt("d");
     expect![[r#"
         read configmaps ns/owner -> uid=o rv=2
-        = will be tried again: owner ConfigMap.v1 ns/owner (o) is known to be gone, and a read shows it alive
+        = has an owner that lives
         delete configmaps ns/second uid=d rv=8 Background -> ok
         = deleted (Background)
     "#]]

@@ -66,11 +66,6 @@ pub const KNOWN: &[Known] = {
             1_000,
             Mistake::Core(Core::DeniedOnce),
         ),
-        found_by(
-            &[Check::FinalizerLeft, Check::NotCollected, Check::ReferenceLeft, Check::OrphanedTooEarly],
-            10_000,
-            Mistake::Core(Core::StaleIsNews),
-        ),
         found_by(&[Check::ReferenceRemoved], 200, Mistake::Core(Core::StrategicTakesAll)),
         Known {
             ignored: &[Check::Precondition],

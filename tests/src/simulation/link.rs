@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -31,9 +30,6 @@ macro_rules! said {
 }
 pub(super) use said;
 
-/// How many reads in a thousand are stale for a while after the server was started anew.
-const STALE_PERMILLE: u32 = 400;
-
 /// The server, what is true of it, and the weather on the way there.
 pub(super) struct Link {
     pub server: ApiServer,
@@ -59,12 +55,6 @@ pub(super) struct Link {
     pub away_until: Duration,
     /// UIDs of objects of which the collector was last told that they do not exist, although they do.
     pub denied: BTreeSet<String>,
-    /// The server was started anew, and until then a read may be answered from what was true before.
-    pub stale_until: Duration,
-    /// Whether the last answer was.
-    pub was_stale: bool,
-    /// How many writes there had been by then, and when the server was last restored: those in between were true once.
-    pub stale_writes: Range<usize>,
     /// What workers have in hand: users meddle with it more often than chance would have it.
     pub in_hand: Vec<String>,
 }
@@ -111,11 +101,6 @@ impl Link {
         holds: &dyn Fn(&str) -> bool,
     ) -> Result<Reply, Violation> {
         self.requests += 1;
-        let stale = self.read_stale(request, holds);
-        self.was_stale = stale.is_some();
-        if let Some(stale) = stale {
-            return Ok(stale);
-        }
         let fault = self.draw(matches!(request, Request::Delete { .. } | Request::Patch { .. }));
         let effect = match fault {
             Some(Fault::Late) => {
@@ -134,11 +119,6 @@ impl Link {
         Ok(reply)
     }
 
-    /// For a trace: whether the last answer was stale.
-    pub(super) fn stale(&self) -> &'static str {
-        if self.was_stale { ", which is stale" } else { "" }
-    }
-
     /// Whether the server denies what this request names. A server that does so again and again, or of an object that no
     /// watch has shown, is one against which nothing helps: it never denies one object twice without having shown
     /// it in between, and none that the collector's graph does not hold.
@@ -150,36 +130,6 @@ impl Link {
         };
         let uid = uid.to_owned();
         holds(&uid) && self.denied.insert(uid)
-    }
-
-    /// An answer from what was true before the server was started anew; see the module's documentation.
-    fn read_stale(&mut self, request: &Request, holds: &dyn Fn(&str) -> bool) -> Option<Reply> {
-        let Request::Read(target) = request else { return None };
-        if self.now < self.away_until || self.stale_until <= self.now || !self.faults.permille(STALE_PERMILLE)
-        {
-            return None;
-        }
-        let (store, key) = self.truth.place_served(&target.resource, &target.namespace, &target.name)?;
-        let writes = self.server.writes().take(self.stale_writes.end).skip(self.stale_writes.start);
-        let states: Vec<&sim::Write> = writes.filter(|w| w.resource == store && w.key == key).collect();
-        let write = *self.faults.pick(&states)?;
-        // Before the write or after it.
-        let state = if self.faults.permille(500) { &write.before } else { &write.after };
-        let live = state.as_ref().map(|state| live_object(sim::object_meta(state)));
-        let now = self.truth.uid_at(&target.resource, &target.namespace, &target.name).map(str::to_owned);
-        if let Some(uid) = now.filter(|uid| live.as_ref().is_none_or(|live| live.uid != *uid)) {
-            // It does not show what exists: as a denial, no oftener than those are survived.
-            if !holds(&uid) || !self.denied.insert(uid) {
-                return None;
-            }
-        }
-        let Some(live) = live else { return Some(Reply::NotFound { proof: true }) };
-        let waits = live.being_deleted && live.has_finalizer(gc_core::FOREGROUND_FINALIZER);
-        let waits = waits && !live.has_finalizer(gc_core::ORPHAN_FINALIZER);
-        if waits && self.truth.objects.get(&live.uid).is_some_and(|object| !object.is_waiting()) {
-            return None;
-        }
-        Some(Reply::Object(live))
     }
 
     /// A request that arrives when nobody waits for the answer any more.

@@ -33,20 +33,9 @@
 //! # What the world does not do
 //!
 //! Nothing helps against a server that lies again and again. It denies objects that exist (a 404 that names them), but none
-//! twice without having shown it in between, and none that no watch has shown. Reads are quorum reads, as those of a real server, but for some seconds after it was
-//! started anew. The collector's process may be stopped at any moment (SIGSTOP), also while the
+//! twice without having shown it in between, and none that no watch has shown. Reads are never older than writes, as those
+//! of a real server, which are quorum reads. The collector's process may be stopped at any moment (SIGSTOP), also while the
 //! server is restored, but then not between a list and the watch that is to follow it.
-//!
-//! # When the server is started anew
-//!
-//! For some seconds afterwards a read may answer what was true of an object at any time before: an older version, one from
-//! before its deletion, another object under its name, or nothing. Lists and watches are not stale. Left out is what no
-//! client could survive, since nothing else tells of it:
-//!
-//! - An owner that is shown as waiting although it waits no more: it was turned into an orphaning, or its user took the
-//!   finalizer away. Where the watch is behind as well, everything says that its dependents are to go.
-//! - An absence (or another object under the name) of what exists and no watch has shown, or twice without having been
-//!   shown in between: that is a server that lies again and again.
 //!
 //! # When the server is restored
 //!

@@ -281,18 +281,6 @@ impl Truth {
         self.at(kind, namespace, name).map(|object| object.meta.uid.as_str())
     }
 
-    /// The store and the key of what would be there, where the kind is served.
-    pub(super) fn place_served(
-        &self,
-        resource: &Resource,
-        namespace: &str,
-        name: &str,
-    ) -> Option<(String, String)> {
-        let kind = KINDS.iter().find(|k| k.group == resource.group && k.plural == resource.resource)?;
-        let key = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
-        self.is_served(kind).then(|| (kind.store(), key))
-    }
-
     fn at(&self, kind: &Kind, namespace: &str, name: &str) -> Option<&Object> {
         self.objects.get(self.places.get(&(kind.store(), namespace.to_owned(), name.to_owned()))?)
     }

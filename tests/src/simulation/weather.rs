@@ -36,7 +36,7 @@ pub(super) fn strike(world: &mut World<'_>, chance: &mut Random) -> Result<Strin
         12 | 13 => definition(world, chance),
         16 | 17 => Ok(back_up(world)),
         18 | 19 => Ok(restore(world, chance)),
-        14 | 15 | 20 => Ok(restart_server(world, chance)),
+        20 => Ok(restart_server(world, chance)),
         22..=24 => Ok(pause(world, chance)),
         _ => Ok(world.kill()),
     }
@@ -49,7 +49,6 @@ pub(super) fn clear(world: &mut World<'_>) {
     switches.groups_down.clear();
     switches.broken_resources.clear();
     world.link.fault_permille = 0;
-    world.link.stale_until = Duration::ZERO;
     world.paused_until = Duration::ZERO;
     if let Some(collector) = &mut world.collector {
         for reader in &mut collector.readers {
@@ -117,14 +116,9 @@ fn go_away(world: &mut World<'_>, for_so_long: Duration) {
     }
 }
 
-/// Afterwards reads may be stale for some seconds. Lists and watches are not: see the module's documentation.
 fn restart_server(world: &mut World<'_>, chance: &mut Random) -> String {
     let away = chance.millis(0, 20_000);
     go_away(world, away);
-    if chance.permille(700) {
-        world.link.stale_until = world.link.away_until + chance.millis(0, 10_000);
-        world.link.stale_writes.end = world.link.server.writes().count();
-    }
     if chance.permille(500) {
         let now = world.link.server.resource_version();
         world.link.server.compact(now);
@@ -187,9 +181,6 @@ fn restore(world: &mut World<'_>, chance: &mut Random) -> String {
     link.server.restore(&server);
     link.truth.go_back_to(&truth);
     link.restores += 1;
-    link.stale_until = Duration::ZERO;
-    let writes = link.server.writes().count();
-    link.stale_writes = writes..writes;
     // What etcd's manual advises: versions go forward, and what was before is forgotten.
     if moves_forward {
         link.server.move_forward(before + 1_000);

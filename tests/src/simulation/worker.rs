@@ -150,8 +150,7 @@ pub(super) fn step(
             Traffic::Sent(request) => {
                 let holds = |uid: &str| collector.holds(uid);
                 let reply = link.send(&request, &job.cause(&request, link.truth.life), &holds)?;
-                let said =
-                    said!(link, "{} -> {}{}", show_request(&request), show_reply(&reply), link.stale());
+                let said = said!(link, "{} -> {}", show_request(&request), show_reply(&reply));
                 job.traffic = Traffic::Back(reply);
                 Said::Step(said)
             }
@@ -289,8 +288,7 @@ impl Job {
             Traffic::Sent(request) => {
                 let holds = |uid: &str| collector.holds(uid);
                 let reply = link.send(&request, &Cause { since, life, is_delete: false }, &holds)?;
-                let said =
-                    said!(link, "{} -> {}{}", show_request(&request), show_reply(&reply), link.stale());
+                let said = said!(link, "{} -> {}", show_request(&request), show_reply(&reply));
                 release.traffic = Traffic::Back(reply);
                 said
             }

@@ -99,9 +99,6 @@ impl<'t> World<'t> {
             restored_to: 0,
             away_until: Duration::ZERO,
             denied: BTreeSet::new(),
-            stale_until: Duration::ZERO,
-            was_stale: false,
-            stale_writes: 0..0,
             in_hand: Vec::new(),
         };
         World {
