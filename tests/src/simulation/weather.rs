@@ -168,9 +168,12 @@ fn restore(world: &mut World<'_>, chance: &mut Random) -> String {
         }
     };
     // A process that is stopped just between a list and the watch that is to follow, and goes on with another state of the
-    // server, hears nothing of it (SAFETY.md, "What remains").
+    // server, hears nothing of it; and an answer that waited for it counts as a slow one (SAFETY.md, "What remains").
     let is_stopped = world.link.now < world.paused_until;
-    let is_between = |collector: &Collector| is_stopped && !collector.readers.iter().all(Reader::is_watching);
+    let is_between = |collector: &Collector| {
+        let asks_nothing = collector.workers.iter().all(|worker| worker.job.is_none());
+        is_stopped && !(asks_nothing && collector.readers.iter().all(Reader::is_watching))
+    };
     if !world.collector.as_ref().is_none_or(is_noticed) || world.collector.as_ref().is_some_and(is_between) {
         return "no restore: it would undo what no watch has shown".into();
     }
