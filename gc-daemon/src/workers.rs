@@ -336,7 +336,8 @@ fn attempt_to_orphan(shared: &Shared, uid: &Uid) -> Option<Outcome> {
     }
 }
 
-/// O1: in parallel, with a bound. Whoever meets a busy server rests before the next. What is left when the program stops comes back as a retry.
+/// O1: in parallel, with a bound. Whoever meets a busy server rests before the next. What is left when the program stops
+/// comes back as a retry.
 fn release_all(shared: &Shared, releases: &[ReleaseAttempt]) -> Vec<(Uid, Outcome)> {
     let width = releases.len().min(RELEASES_IN_PARALLEL);
     let next = AtomicUsize::new(0);

@@ -191,8 +191,8 @@ impl Graph {
     /// Forgets every absence that the graph knows of (spec S7: the server's versions went back, so what was seen
     /// deleted may live again). Owners that were absent are virtual again and go to attempt-to-delete.
     ///
-    /// So does whatever else was decided by a read alone: other virtual nodes, and objects whose references say
-    /// something else than the graph. What was done about them may be undone without a trace, where no watch had shown
+    /// So does whatever else was decided by a read alone: other virtual nodes, objects whose references say something
+    /// else than the graph, and dependents of owners that wait for them to go. What was done about them may be undone without a trace, where no watch had shown
     /// it yet: the object is then listed as it was before, which is no change.
     pub fn forget_absent(&mut self, effects: &mut Vec<Effect>) {
         let indexes: Vec<u32> = self.store.indexes().collect();
@@ -202,9 +202,11 @@ impl Graph {
             }
         }
         for index in indexes {
-            let names_otherwise = |edge| self.store.edge(edge).owner != NONE && self.is_mismatched(edge);
-            let is_by_reads =
-                self.store.is(index, VIRTUAL) || self.store.references(index).any(names_otherwise);
+            let is_read = |edge| {
+                let owner = self.store.edge(edge).owner;
+                owner != NONE && (self.is_mismatched(edge) || self.store.is(owner, DELETING_DEPENDENTS))
+            };
+            let is_by_reads = self.store.is(index, VIRTUAL) || self.store.references(index).any(is_read);
             if is_by_reads {
                 self.queue(index, effects);
             }

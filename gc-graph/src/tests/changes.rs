@@ -1146,6 +1146,32 @@ fn s7_absence_can_be_forgotten() {
     );
 }
 
+/// Found by simulation: a dependent of a waiting owner was deleted, the server was restored before its watch had shown
+/// that, and then it was listed as it had been before. That is no change.
+#[test]
+fn s7_a_dependent_of_a_waiting_owner_is_looked_at_again_after_a_restore() {
+    check(
+        "
+        cm/owner @ns uid=o finalizers=[foreground] deleting
+        rs/child @ns uid=c owners=[cm/owner#o]
+        rs/apart @ns uid=d
+        forget",
+        expect![[r#"
+            cm/owner @ns uid=o finalizers=[foreground] deleting
+                attempt-to-delete o
+            rs/child @ns uid=c owners=[cm/owner#o]
+                attempt-to-delete c
+            rs/apart @ns uid=d
+            forget
+                attempt-to-delete c
+            ---
+            ReplicaSet.apps/v1 ns/child (c) rv=1 owners=[o]
+            ReplicaSet.apps/v1 ns/apart (d) rv=1
+            ConfigMap.v1 ns/owner (o) rv=1 being-deleted deleting-dependents
+        "#]],
+    );
+}
+
 /// Found by simulation: a reference of the kind that a read alone decides was removed, the server was restored before
 /// its watch had shown that, and then the object was listed as it had been before. That is no change.
 #[test]

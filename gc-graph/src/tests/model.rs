@@ -98,7 +98,8 @@ impl Model {
                     self.nodes.insert(uid, ModelNode { coordinate, observed: None });
                 }
                 for node in self.nodes.values() {
-                    let is_undecided = node.observed.is_none() || self.names_otherwise(node);
+                    let is_undecided =
+                        node.observed.is_none() || self.names_otherwise(node) || self.is_waited_for(node);
                     if is_undecided {
                         effects.queue(&node.coordinate.uid);
                     }
@@ -138,6 +139,11 @@ impl Model {
         } else {
             effects.queue(owner);
         }
+    }
+
+    fn is_waited_for(&self, node: &ModelNode) -> bool {
+        let owners = || node.references().iter().filter_map(|r| self.nodes.get(&r.uid));
+        owners().any(ModelNode::is_deleting_dependents)
     }
 
     fn names_otherwise(&self, node: &ModelNode) -> bool {

@@ -53,7 +53,7 @@ pub(super) struct Link {
     pub restored_to: u64,
     /// Until then no server answers anybody.
     pub away_until: Duration,
-    /// UIDs of objects of which the collector was last told that they do not exist, although they do.
+    /// UIDs of objects of which the collector was told that they do not exist, although they do.
     pub denied: BTreeSet<String>,
     /// What workers have in hand: users meddle with it more often than chance would have it.
     pub in_hand: Vec<String>,
@@ -111,17 +111,12 @@ impl Link {
             Some(Fault::Server(effect)) => Some(effect),
             None => None,
         };
-        let is_honest = effect.is_none();
-        let reply = self.carry_out(request, cause, effect)?;
-        if let (Reply::Object(live), true) = (&reply, is_honest) {
-            self.denied.remove(&live.uid);
-        }
-        Ok(reply)
+        self.carry_out(request, cause, effect)
     }
 
     /// Whether the server denies what this request names. A server that does so again and again, or of an object that no
-    /// watch has shown, is one against which nothing helps: it never denies one object twice without having shown
-    /// it in between, and none that the collector's graph does not hold.
+    /// watch has shown, is one against which nothing helps: it never denies one object twice (a denial that is
+    /// taken late would count with the next), and none that the collector's graph does not hold.
     fn deny(&mut self, request: &Request, holds: &dyn Fn(&str) -> bool) -> bool {
         let (Request::Read(target) | Request::Delete { target, .. } | Request::Patch { target, .. }) =
             request;

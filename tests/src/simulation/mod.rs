@@ -33,7 +33,7 @@
 //! # What the world does not do
 //!
 //! Nothing helps against a server that lies again and again. It denies objects that exist (a 404 that names them), but none
-//! twice without having shown it in between, and none that no watch has shown. Reads are never older than writes, as those
+//! twice, and none that no watch has shown. Reads are never older than writes, as those
 //! of a real server, which are quorum reads. The collector's process may be stopped at any moment (SIGSTOP), also while the
 //! server is restored, but then not between a list and the watch that is to follow it, nor while a request is under way.
 //!
