@@ -469,16 +469,18 @@ impl State {
         let Some(resource) = self.kinds.resolve(&reference.api_version, &reference.kind).cloned() else {
             // The kind is not served any more, but a watch may have seen the owner go while it was. Nothing can be read
             // again, and no restore can have brought back the object of a kind that is not served.
-            for namespace in [item_namespace, ""] {
-                let owner = coordinate(namespace);
-                if self.orphaned.contains_object(&owner) {
-                    return Known::Class(Class::Orphaned);
-                }
-                if self.absent.contains(&owner) || self.graph.absent_since(&owner).is_some() {
-                    return Known::Class(Class::Dangling);
-                }
+            // Its scope is not known either: an orphaning in one of the two outweighs an absence in the other.
+            let owners = [item_namespace, ""].map(coordinate);
+            if owners.iter().any(|owner| self.orphaned.contains_object(owner)) {
+                return Known::Class(Class::Orphaned);
             }
-            return Known::KindNotServed;
+            let is_absent =
+                |owner: &Coordinate| self.absent.contains(owner) || self.graph.absent_since(owner).is_some();
+            return if owners.iter().any(is_absent) {
+                Known::Class(Class::Dangling)
+            } else {
+                Known::KindNotServed
+            };
         };
         if (resource.namespaced && item_namespace.is_empty()) || !is_possible_name(&reference.name) {
             return Known::Unresolvable;

@@ -460,6 +460,21 @@ fn d15_after_a_conflict_nothing_counts_that_the_graph_had_proved() {
     assert_eq!(world.transcript().matches("delete ").count(), 1, "the one that met the conflict");
 }
 
+/// Found by simulation: whether a kind has a namespace is not known either when it is not served, and the owner was looked
+/// for in vain in the dependent's.
+#[test]
+fn kubernetes_131307_an_orphaned_owner_of_a_kind_that_is_no_longer_served_outweighs_an_absence() {
+    let mut world = World::new(
+        "graph old/o uid=o finalizers=[orphan] deleting
+         gone  old/o uid=o
+         both  cm/late @ns uid=l rv=9 owners=[old/o#o]
+         graph old/o @ns uid=o
+         gone  old/o @ns uid=o",
+    );
+    assert_eq!(world.state.absent_len(), 1);
+    assert_eq!(world.attempt("l").to_string(), "lives; 1 owner references removed");
+}
+
 /// Nothing can be read again of a kind that is not served; but the watch saw the owner go while it was.
 #[test]
 fn d7_an_owner_of_a_kind_that_is_no_longer_served_is_absent_when_the_graph_has_seen_it_go() {
