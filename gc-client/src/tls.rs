@@ -271,7 +271,10 @@ impl Transport for TlsTransport {
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         self.stream.sock.set_timeout(timeout);
-        self.buffers.forget_what_was_consumed();
+        // While there is more of what has been decrypted, the buffer is used again at once: so lists are read.
+        if self.stream.conn.wants_read() {
+            self.buffers.forget_what_was_consumed();
+        }
         let came = self.stream.fill_buf()?;
         let room = self.buffers.input_append_buf();
         let amount = came.len().min(room.len());
