@@ -159,7 +159,7 @@ impl GraphBuilder {
     /// A watch found the server at an older version than before. It says so before it lists anew: the writes that are
     /// made meanwhile, by this program most of all, may bring the list beyond that version.
     fn went_back(&mut self, state: &mut State, now: Duration, id: MonitorId, version: String, out: &mut Out) {
-        if self.makes(Mistake::RestoreUnnoticed) || self.makes(Mistake::ProbeUntold) {
+        if self.makes(Mistake::RestoreUnnoticed) {
             return;
         }
         let Some(monitor) = self.monitors.get_mut(id) else { return };

@@ -12,9 +12,6 @@ pub enum Mistake {
     /// Bookmarks, events and probes say nothing of the server's version: a list that is newer than the list before
     /// passes, however old it is (spec S7).
     OnlyListsCount,
-    /// A probe that finds the server at an older version leads to a list and to nothing else: the restore shows in that
-    /// list's version, or not at all (spec S7).
-    ProbeUntold,
     /// What a new list does not show is left in the graph.
     ListsSweepNothing,
 }

@@ -44,9 +44,6 @@ const fn found_by(checks: &'static [Check], seeds: u64, mistake: Mistake) -> Kno
 }
 
 /// All of them. A simulation that finds nothing may be blind.
-///
-/// One is missing: that a probe finds the server behind and does not say so (`gc_builder::Mistake::ProbeUntold`) was found
-/// at one seed of a hundred thousand, and has a test of its own with a world that is written out.
 pub const KNOWN: &[Known] = {
     use gc_builder::Mistake as Builder;
     use gc_core::Mistake as Core;

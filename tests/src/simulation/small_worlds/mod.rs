@@ -44,6 +44,7 @@
 //!
 //! [`BOUNDS`] and [`LARGE_BOUNDS`] say how many worlds, states and steps there are: 1,184,128 states in `cargo test`,
 //! 66,105,328 more with `cargo xtask simulate --small-worlds`. The numbers are asserted.
+//! Those of the larger bounds were counted before the decisions last changed, and are to be counted again.
 //!
 //! What a component does in a given state is computed once and remembered, with the real graph, the real attempts and
 //! the simulated API server; the search itself only combines.
