@@ -12,6 +12,7 @@ pub mod owner;
 mod patch;
 mod request;
 mod state;
+pub mod ttl;
 mod verdict;
 
 pub use delete::DeleteAttempt;

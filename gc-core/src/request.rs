@@ -230,7 +230,7 @@ impl Reply {
 }
 
 impl Refusal<'_> {
-    fn names(&self, target: &Target) -> bool {
+    pub(crate) fn names(&self, target: &Target) -> bool {
         let Resource { resource, kind, .. } = &*target.resource;
         self.is_status
             && self.reason == "NotFound"
