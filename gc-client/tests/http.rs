@@ -26,7 +26,8 @@ fn options<'a>(uid: &'a str, resource_version: &'a str) -> DeleteOptions<'a> {
 }
 
 #[test]
-fn a_read_asks_for_metadata_and_understands_it() {
+fn kubernetes_59848_a_read_asks_for_metadata_and_takes_nothing_from_a_cache() {
+    // Without `resourceVersion` a read is a quorum read; with 0 it would be whatever the server's cache holds.
     let server = Server::plain(|_| json(200, "", OBJECT));
     let object = client(&server).read(&config_maps(), "ns", "a").unwrap();
     assert_eq!(

@@ -275,6 +275,7 @@ fn s5_half_a_frame_loses_nothing() {
             list(&["a"], "5", ""),
             // The body ends as if it were complete.
             whole(PROTOBUF_WATCH, &[event("ADDED", "x", "5"), half.to_vec()].concat()),
+            list(&["a"], "5", ""),
             whole(PROTOBUF_WATCH, &frame),
         ],
         &expect![[r#"
@@ -289,6 +290,8 @@ fn s5_half_a_frame_loses_nothing() {
             >?watch timeoutSeconds=1&resourceVersion=5
               applied x at 5
               failed: GET /api/v1/pods: cannot read the answer: the body ends in the middle of something (after 129 bytes)
+            >?limit=1
+              resumed
             >?watch timeoutSeconds=1&resourceVersion=5
               applied b at 6
         "#]],

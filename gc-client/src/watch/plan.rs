@@ -44,8 +44,8 @@ enum Phase {
     StreamedList,
     /// To watch from `Plan::resource_version`.
     Watch,
-    /// To ask what version the server is at: the connection was lost, or a watch ended before its time or without a
-    /// word. A server that was restored from a backup is silent until its versions have passed ours (spec S7).
+    /// To ask what version the server is at: a watch failed, or ended before its time or without a word. A server that
+    /// was restored from a backup is silent until its versions have passed ours (spec S7).
     Probe,
 }
 
@@ -302,16 +302,12 @@ impl Plan {
                 self.back_off(retry_after);
                 self.start_list();
             }
-            Phase::Watch if is_passing(error) => {
-                self.back_off(retry_after);
-                // Only a lost connection may mean another server or another state of it.
-                if code == 0 {
-                    self.phase = Phase::Probe;
-                }
-            }
             Phase::Watch => {
                 self.back_off(retry_after);
-                if self.failures >= FAILURES_BEFORE_LIST {
+                // Whatever failed: while nothing is watched the server may be restored, and it may be back before the wait
+                // is over (spec S7).
+                self.phase = Phase::Probe;
+                if !is_passing(error) && self.failures >= FAILURES_BEFORE_LIST {
                     self.start_list();
                 }
             }

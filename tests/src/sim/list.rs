@@ -32,9 +32,10 @@ struct Token {
     after: String,
 }
 
-/// Answers a list.
+/// Answers a list; from `cached`, a version and what there was then, where the watch cache is behind and may answer.
 pub(crate) fn list(
     state: &State,
+    cached: Option<(u64, BTreeMap<String, Arc<Value>>)>,
     scope: &Scope,
     request: &Request,
     form: Form,
@@ -44,13 +45,13 @@ pub(crate) fn list(
     let selector = Selector::parse(resource, request)?;
     let options = ListOptions::parse(request, state.resource_version)?;
     let exactly = options.continue_token.as_ref().map_or(options.exactly, |t| t.resource_version);
-    let past = match exactly {
-        Some(version) => Some(past(state, scope, version, options.continue_token.as_ref())?),
-        None => None,
+    let past = match (exactly, cached) {
+        (Some(version), _) => Some((version, past(state, scope, version, options.continue_token.as_ref())?)),
+        (None, cached) => cached,
     };
     let empty = BTreeMap::new();
     let present = state.stores.get(&resource.store).map_or(&empty, |s| &s.objects);
-    let objects = past.as_ref().unwrap_or(present);
+    let objects = past.as_ref().map_or(present, |(_, objects)| objects);
     let after = options.continue_token.as_ref().map_or("", |t| t.after.as_str());
     let wanted: Vec<(&String, &Arc<Value>)> = objects
         .iter()
@@ -58,7 +59,7 @@ pub(crate) fn list(
             key.as_str() > after && in_namespace(key, &scope.namespace) && selector.matches(object)
         })
         .collect();
-    let resource_version = exactly.unwrap_or(state.resource_version);
+    let resource_version = past.as_ref().map_or(state.resource_version, |(version, _)| *version);
     let take = if options.limit == 0 { wanted.len() } else { options.limit.min(wanted.len()) };
     let more = wanted.len() - take;
     let page = wanted.get(..take).unwrap_or_default();

@@ -100,6 +100,9 @@ pub struct Switches {
     pub namespace_controller: bool,
     /// How long a new definition of a custom resource waits until its resources are served.
     pub establish_delay: Duration,
+    /// At which version the watch cache is; none for one that has caught up. A server that was just started, one of
+    /// several, answers from it whoever takes what there is (`resourceVersion=0`; kubernetes/kubernetes#59848).
+    pub cache_at: Option<u64>,
 }
 
 impl Default for Switches {
@@ -115,6 +118,7 @@ impl Default for Switches {
             bookmark_every: Duration::from_secs(60),
             namespace_controller: true,
             establish_delay: Duration::ZERO,
+            cache_at: None,
         }
     }
 }

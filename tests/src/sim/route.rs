@@ -191,10 +191,20 @@ impl ApiServer {
             return self.watch(actor, request, scope, form);
         }
         let state = &self.registry.state;
+        let cached = match self.switches.cache_at {
+            Some(version) if request.query("resourceVersion").is_some_and(|asked| asked == "0") => {
+                state.at_version(&scope.resource, version).map(|objects| (version, objects))
+            }
+            _ => None,
+        };
         if name.is_empty() {
-            return list::list(state, scope, request, form, actor.now);
+            return list::list(state, cached, scope, request, form, actor.now);
         }
-        let object = state.get(&scope.resource, &scope.key(name));
+        let key = scope.key(name);
+        let object = match &cached {
+            Some((_, objects)) => objects.get(&key),
+            None => state.get(&scope.resource, &key),
+        };
         let object = object.ok_or_else(|| ApiError::not_found(&scope.resource, name))?;
         form.object(200, &scope.resource, &scope.version, object, actor.now)
     }
@@ -315,9 +325,9 @@ impl ApiServer {
     ) -> Result<Response, ApiError> {
         let options = DeleteOptions::parse(request)?;
         // The list is answered as it was before; it says which objects are meant.
-        let mut listed = list::list(&self.registry.state, scope, request, form, actor.now)?;
+        let mut listed = list::list(&self.registry.state, None, scope, request, form, actor.now)?;
         let full = Form { protobuf: false, shape: Shape::Full };
-        let page = list::list(&self.registry.state, scope, request, full, actor.now)?.value();
+        let page = list::list(&self.registry.state, None, scope, request, full, actor.now)?.value();
         if form.shape == Shape::PartialList && !form.protobuf && page["items"] == json!([]) {
             // Go's empty list that was never filled.
             let mut value = listed.value();

@@ -155,9 +155,10 @@ impl Watch {
         }
         self.send_changes(state, &mut poll, now);
         if self.bookmarks && now >= self.next_bookmark && now < self.deadline {
-            // All changes up to here were sent, or concern other resources.
-            if poll.events.len() < EVENTS_PER_POLL {
-                self.seen = self.seen.max(state.resource_version);
+            // All changes up to here were sent, or concern other resources. A watch from a version that the server has not
+            // reached hears nothing until it has, not even this.
+            if poll.events.len() < EVENTS_PER_POLL && self.seen <= state.resource_version {
+                self.seen = state.resource_version;
                 self.bookmark(&mut poll, Value::Null, now);
             }
             self.schedule_bookmark(now);

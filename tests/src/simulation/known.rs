@@ -74,6 +74,17 @@ pub const KNOWN: &[Known] = {
             Mistake::Any404IsProof,
         ),
         found_by(
+            &[
+                Check::LiveOwner,
+                Check::ReferenceRemoved,
+                Check::ReferenceLeft,
+                Check::FinalizerLeft,
+                Check::NotCollected,
+            ],
+            30_000,
+            Mistake::ReadsFromCache,
+        ),
+        found_by(
             &[Check::LiveOwner, Check::ForegroundTooEarly],
             1_000,
             Mistake::Builder(Builder::EmptyDiscoveryIsTruth),

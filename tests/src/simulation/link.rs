@@ -53,6 +53,8 @@ pub(super) struct Link {
     pub restored_to: u64,
     /// Until then no server answers anybody.
     pub away_until: Duration,
+    /// Until then the watch cache of the server, which was just started, is behind.
+    pub cache_is_behind_until: Duration,
     /// UIDs of objects of which the collector was told that they do not exist, although they do.
     pub denied: BTreeSet<String>,
     /// What workers have in hand: users meddle with it more often than chance would have it.
@@ -138,7 +140,7 @@ impl Link {
         cause: &Cause,
         effect: Option<Effect>,
     ) -> Result<Reply, Violation> {
-        let (wire, target) = to_wire(request, self.mistake == Some(Mistake::DeleteWithoutVersion));
+        let (wire, target) = to_wire(request, self.mistake);
         let response = self.handle(&wire, Some(cause), effect)?;
         match reply(request, target, &response) {
             Reply::NotFound { .. } if self.mistake == Some(Mistake::Any404IsProof) => {
@@ -259,6 +261,9 @@ impl Link {
         if self.now < self.away_until {
             return Ok(Response::cut());
         }
+        if self.cache_is_behind_until <= self.now {
+            self.server.switches.cache_at = None;
+        }
         self.server.faults.extend(effect.map(|effect| FaultRule::new("", effect).times(1)));
         let now = self.timestamp();
         let response = self.server.handle(now, request);
@@ -290,12 +295,15 @@ impl Link {
     }
 }
 
-pub(super) fn to_wire(request: &Request, drops_version: bool) -> (sim::Request, &Target) {
+pub(super) fn to_wire(request: &Request, mistake: Option<Mistake>) -> (sim::Request, &Target) {
     let (target, wire) = match request {
+        Request::Read(target) if mistake == Some(Mistake::ReadsFromCache) => {
+            (target, sim::Request::get(&format!("{}?resourceVersion=0", path(target))))
+        }
         Request::Read(target) => (target, sim::Request::get(&path(target))),
         Request::Delete { target, uid, resource_version, policy } => {
             let mut preconditions = json!({"uid": uid.to_string()});
-            if !drops_version {
+            if mistake != Some(Mistake::DeleteWithoutVersion) {
                 preconditions["resourceVersion"] = resource_version.as_str().into();
             }
             let options = json!({

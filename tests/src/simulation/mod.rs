@@ -33,8 +33,9 @@
 //! # What the world does not do
 //!
 //! Nothing helps against a server that lies again and again. It denies objects that exist (a 404 that names them), but none
-//! twice, and none that no watch has shown. Reads are never older than writes, as those
-//! of a real server, which are quorum reads. The collector's process may be stopped at any moment (SIGSTOP), also while the
+//! twice, and none that no watch has shown. A server that was just started answers from a watch cache that is behind
+//! whoever takes what there is (`resourceVersion=0`); other reads are never older than writes, as those of a real server,
+//! which are quorum reads. The collector's process may be stopped at any moment (SIGSTOP), also while the
 //! server is restored, but then not between a list and the watch that is to follow it, nor while a request is under way.
 //!
 //! # When the server is restored
@@ -129,6 +130,8 @@ pub enum Mistake {
     Any404IsProof,
     /// A list that breaks off counts as complete.
     HalfListIsWhole,
+    /// Reads take what the server's watch cache has (`resourceVersion=0`), which may be behind (kubernetes/kubernetes#59848).
+    ReadsFromCache,
 }
 
 /// A run in which every check held.

@@ -49,6 +49,7 @@ pub(super) fn clear(world: &mut World<'_>) {
     switches.groups_down.clear();
     switches.broken_resources.clear();
     world.link.fault_permille = 0;
+    world.link.cache_is_behind_until = Duration::ZERO;
     world.paused_until = Duration::ZERO;
     if let Some(collector) = &mut world.collector {
         for reader in &mut collector.readers {
@@ -111,6 +112,7 @@ fn go_away(world: &mut World<'_>, for_so_long: Duration) {
     link.server.close_all_watches();
     link.away_until = link.now + for_so_long;
     link.late.clear();
+    link.server.switches.cache_at = None;
     if let Some(collector) = &mut world.collector {
         lose_requests(&mut collector.workers);
     }
@@ -119,11 +121,20 @@ fn go_away(world: &mut World<'_>, for_so_long: Duration) {
 fn restart_server(world: &mut World<'_>, chance: &mut Random) -> String {
     let away = chance.millis(0, 20_000);
     go_away(world, away);
+    let link = &mut world.link;
+    let now = link.server.resource_version();
     if chance.permille(500) {
-        let now = world.link.server.resource_version();
-        world.link.server.compact(now);
+        link.server.compact(now);
+        return format!("the server is started anew, and away for {} ms", away.as_millis());
     }
-    format!("the server is started anew, and away for {} ms", away.as_millis())
+    let behind = u64::from(chance.within(1, 30));
+    link.server.switches.cache_at = Some(now.saturating_sub(behind));
+    link.cache_is_behind_until = link.away_until + chance.millis(0, 60_000);
+    format!(
+        "the server is started anew, away for {} ms, and its cache {behind} versions behind until {} ms",
+        away.as_millis(),
+        link.cache_is_behind_until.as_millis()
+    )
 }
 
 /// The collector's process is stopped and goes on later, as by SIGSTOP and SIGCONT, or on a machine that is put to sleep.

@@ -98,6 +98,7 @@ impl<'t> World<'t> {
             restores: 0,
             restored_to: 0,
             away_until: Duration::ZERO,
+            cache_is_behind_until: Duration::ZERO,
             denied: BTreeSet::new(),
             in_hand: Vec::new(),
         };

@@ -226,14 +226,14 @@ fn calico_9593_ordinary_failures_keep_the_version() {
             failed transport: wait 282 ms, probe
             failed transport: wait 837 ms, probe
             probed 5: watch 5
-            failed 503: wait 1138 ms, watch 5
-            failed 429 7: wait 7873 ms, watch 5
+            failed 503: wait 1138 ms, probe
+            failed 429 7: wait 7873 ms, probe
             saw 6:
-            failed 500: wait 388 ms, watch 6
+            failed 500: wait 388 ms, probe
             saw 7:
-            failed decode: wait 450 ms, watch 7
+            failed decode: wait 450 ms, probe
             saw 8:
-            failed 401: wait 411 ms, watch 8
+            failed 401: wait 411 ms, probe
         "#]],
     );
 }
@@ -257,13 +257,13 @@ fn s5_what_the_server_cannot_serve_from_this_version_is_listed_anew() {
         &expect![[r#"
             start: list ""
             page 5: watch 5
-            failed 500: wait 282 ms, watch 5
-            failed 500: wait 837 ms, watch 5
+            failed 500: wait 282 ms, probe
+            failed 500: wait 837 ms, probe
             failed 500: wait 1546 ms, list ""
             page 6: watch 6
             saw 7:
-            failed decode: wait 274 ms, watch 7
-            failed decode: wait 777 ms, watch 7
+            failed decode: wait 274 ms, probe
+            failed decode: wait 777 ms, probe
             failed decode: wait 1803 ms, list ""
             page 8: watch 8
             failed 404: wait 2743 ms, list ""

@@ -211,7 +211,7 @@ impl Server {
             Some(real) if said == version(usize::from(number)) => real.clone(),
             _ => STALE.into(),
         });
-        let (wire, target) = to_wire(&request, false);
+        let (wire, target) = to_wire(&request, None);
         let (response, to) = self.handle(from, &wire, None);
         let mut reply = reply(&request, target, &response);
         if let (Reply::Object(live), Some(object)) = (&mut reply, object) {
