@@ -9,6 +9,7 @@
 //!   `g6_when_a_reference_goes_what_was_questionable_is_looked_at_again`.
 //! - `gc-client/src/watch/plan/tests.rs`: `s7_a_list_whose_server_went_back_between_two_pages_begins_anew`,
 //!   `s7_no_watch_goes_on_before_a_probe_was_answered`,
+//!   `s7_whatever_a_watch_failed_of_the_server_is_looked_at_first`,
 //!   `s7_a_watch_that_ends_long_after_its_time_is_followed_by_a_probe`.
 //! - `gc-builder/tests/restore.rs`, reader and builder together: `s7_a_restore_that_a_probe_sees_is_told_before_the_list`,
 //!   `s7_a_list_is_never_of_two_halves_before_and_after_a_restore`,

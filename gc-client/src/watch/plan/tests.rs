@@ -404,6 +404,31 @@ fn s7_no_watch_goes_on_before_a_probe_was_answered() {
     );
 }
 
+/// While a watch waits to be let in again the server may be restored, and be back before the wait is over: a watch from a
+/// version that it has not reached again would hear nothing.
+#[test]
+fn s7_whatever_a_watch_failed_of_the_server_is_looked_at_first() {
+    check(
+        "page 50
+         failed 403
+         probed 50
+         failed 429 7
+         probed 50
+         failed 500
+         back 40",
+        &expect![[r#"
+            start: list ""
+            page 50: watch 50
+            failed 403: wait 282 ms, probe
+            probed 50: watch 50
+            failed 429 7: wait 7537 ms, probe
+            probed 50: watch 50
+            failed 500: wait 1177 ms, list ""
+            back 40: list ""
+        "#]],
+    );
+}
+
 #[test]
 fn s7_a_server_that_went_back_is_listed_anew() {
     check(
