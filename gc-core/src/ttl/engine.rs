@@ -495,7 +495,8 @@ impl Engine {
             }
             Outcome::NoFinishTime(why) => (Reason::NoFinishTime, no_finish_time(why)),
             Outcome::NotWaiting(Verdict::Invalid(why)) => (Reason::InvalidTtl, invalid(why)),
-            Outcome::NotDue { ahead_ms: Some(ahead_ms), .. } if SKEW_MS < *ahead_ms => {
+            // The server tells whole seconds.
+            Outcome::NotDue { ahead_ms: Some(ahead_ms), .. } if SKEW_MS + 1_000 < *ahead_ms => {
                 let seconds = ahead_ms / 1_000;
                 let message =
                     format!("this clock is {seconds} s ahead of the API server's, whose time counts");
