@@ -11,6 +11,9 @@ use crate::{Propagation, RETRY_AFTER_MAX, Refusal, Resource, Target};
 /// How often one attempt decides afresh because the object changed under it, before it backs off: somebody writes faster
 /// than we read.
 const DECISIONS_MAX: u32 = 4;
+/// A read that took longer than this is made again: a server that is restored from a backup is away for longer, and may
+/// give the version that was read to another state of the object (S7; the same as a proof of absence lasts).
+const READ_AGE_MAX_MS: i64 = 5_000;
 /// What a 429 without the header `Retry-After` asks for: the least that API servers do.
 const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 
@@ -24,6 +27,8 @@ pub struct Attempt {
     due: Due,
     stage: Stage,
     decisions: u32,
+    /// When the request under way was given out.
+    asked_ms: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -213,7 +218,7 @@ impl Attempt {
     /// An attempt at a job that is due. `resource` is what serves the profile's kind.
     pub fn new(profile: Arc<Profile>, resource: Arc<Resource>, due: Due) -> Attempt {
         let target = Target { resource, namespace: due.namespace.clone(), name: due.name.clone() };
-        Attempt { profile, target, due, stage: Stage::Start, decisions: 0 }
+        Attempt { profile, target, due, stage: Stage::Start, decisions: 0, asked_ms: 0 }
     }
 
     /// What it is an attempt at.
@@ -236,8 +241,9 @@ impl Attempt {
             (Stage::Delete(_), Some(Reply::Conflict)) => self.ask(),
             (Stage::Read | Stage::Delete(_), reply) => Step::Done(failure(reply)),
         };
-        if let Step::Done(outcome) = &step {
-            self.stage = Stage::Done(outcome.clone());
+        match &step {
+            Step::Done(outcome) => self.stage = Stage::Done(outcome.clone()),
+            Step::Call(_) => self.asked_ms = now_ms,
         }
         step
     }
@@ -255,7 +261,8 @@ impl Attempt {
     fn ask(&mut self) -> Step {
         self.decisions += 1;
         if DECISIONS_MAX < self.decisions {
-            return Step::Done(Outcome::Failed("somebody else keeps writing to it".into()));
+            let why = "somebody else keeps writing to it, or answers take too long";
+            return Step::Done(Outcome::Failed(why.into()));
         }
         self.stage = Stage::Read;
         Step::Call(Request::Read(self.target.clone()))
@@ -285,6 +292,10 @@ impl Attempt {
             let again_ms = due_ms.saturating_add(ahead_ms);
             let ahead_ms = (0 < ahead_ms).then_some(ahead_ms);
             return Step::Done(Outcome::NotDue { due_ms, again_ms, ahead_ms });
+        }
+        // Also after a clock has jumped, which costs a read.
+        if !(0..=READ_AGE_MAX_MS).contains(&now_ms.saturating_sub(self.asked_ms)) {
+            return self.ask();
         }
         self.delete(due_ms, facts)
     }

@@ -219,7 +219,7 @@ fn t2_who_keeps_writing_to_a_job_is_not_raced_for_ever() {
             12:00:10 delete jobs.batch ns/pi uid=u rv=1 Foreground -> Conflict
             12:00:10 read jobs.batch ns/pi -> uid=u rv=1
             12:00:10 delete jobs.batch ns/pi uid=u rv=1 Foreground -> Conflict
-            12:00:10 ns/pi = Failed("somebody else keeps writing to it")
+            12:00:10 ns/pi = Failed("somebody else keeps writing to it, or answers take too long")
             12:00:10.200 read jobs.batch ns/pi -> uid=u rv=1
             12:00:10.200 delete jobs.batch ns/pi uid=u rv=1 Foreground -> Deleted
             12:00:10.200 ns/pi = Deleted { due_ms: 12:00:10, lateness_ms: 200 }
@@ -374,6 +374,44 @@ fn t2_an_answer_that_is_not_the_object_deletes_nothing() {
             12:00:10.200 ns/pi = Failed("the answer is not the object that was asked for")
             12:00:10.600 read jobs.batch ns/pi -> uid=u rv=
             12:00:10.600 ns/pi = Failed("it was read without a version: never deleted so")
+        "#]],
+    );
+}
+
+#[test]
+fn t2_s7_a_read_that_took_as_long_as_a_restore_is_made_again() {
+    // The restored server has given the same version to another state.
+    check(
+        "
+        both job/pi @ns uid=u rv=1 Complete=12:00:00 ttl=10
+        after #1 12:00:15.001
+        after #1 live job/pi @ns uid=u rv=1 Complete=12:00:00 ttl=3600
+        until 12:01:00
+        show",
+        expect![[r#"
+            12:00:10 read jobs.batch ns/pi -> uid=u rv=1
+            12:00:15.001 read jobs.batch ns/pi -> uid=u rv=1
+            12:00:15.001 ns/pi = NotDue { due_ms: 13:00:00, again_ms: 13:00:00, ahead_ms: None }
+            12:01:00 ns/pi Waiting, due 13:00:00
+        "#]],
+    );
+    // A server that is always as slow is left alone after a while.
+    check(
+        "
+        both job/pi @ns uid=u rv=1 Complete=12:00:00 ttl=10
+        after #1 12:00:20
+        after #2 12:00:30
+        after #3 12:00:40
+        after #4 12:00:50
+        until 12:00:50.100
+        show",
+        expect![[r#"
+            12:00:10 read jobs.batch ns/pi -> uid=u rv=1
+            12:00:20 read jobs.batch ns/pi -> uid=u rv=1
+            12:00:30 read jobs.batch ns/pi -> uid=u rv=1
+            12:00:40 read jobs.batch ns/pi -> uid=u rv=1
+            12:00:50 ns/pi = Failed("somebody else keeps writing to it, or answers take too long")
+            12:00:50.100 ns/pi Retrying, due 12:00:10, looked at 12:00:50.200
         "#]],
     );
 }
