@@ -350,6 +350,15 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         }
     }
 
+    /// Whether the item is ready, or pending again: whether another add would change nothing.
+    pub(crate) fn is_pending(&self, item: &T, hash: Hash32) -> bool {
+        let is_item = |place: &Place| {
+            place.hash == hash && self.entries[place.slot as usize].item.as_ref() == Some(item)
+        };
+        let place = self.table.find(hash.spread(), is_item);
+        place.is_some_and(|place| self.entries[place.slot as usize].pending)
+    }
+
     /// The earliest moment that an item waits for.
     pub(crate) fn next_waiting(&self) -> Option<Duration> {
         self.waiting.first().map(to_duration)
