@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::http::{Client, Method, Request, Response};
 use crate::meta::escape_into;
 use crate::wire::{self, Format};
-use crate::{ApiResource, Error, ObjectMeta};
+use crate::{ApiResource, Error, Field, Fields, ObjectMeta};
 
 /// Metadata in protobuf, then in JSON, then whatever object there is: the server picks the first that it can write.
 const ACCEPT_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
@@ -77,6 +77,27 @@ impl Client {
         let path = object_path(Method::Get, resource, namespace, name)?;
         let request = Request::get(&path, ACCEPT_METADATA);
         decode(&request, &self.send_ok(&request)?, namespace, name)
+    }
+
+    /// Reads one object's metadata and some of its fields, which come in the order of their paths.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::read`]; an answer that is metadata only, or not in JSON, is [`Error::Decode`].
+    pub fn read_fields(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+        fields: &Fields,
+    ) -> Result<(ObjectMeta, Vec<Field>), Error> {
+        let path = object_path(Method::Get, resource, namespace, name)?;
+        let request = Request::get(&path, ACCEPT_JSON);
+        let response = self.send_ok(&request)?;
+        let format = format_of(&request, &response)?;
+        let (meta, values) = wire::read_object_fields(format, response.body.as_slice(), fields)
+            .map_err(|cause| undecodable(&request, cause.to_string()))?;
+        Ok((expected(&request, meta, namespace, name)?, values))
     }
 
     /// Changes a part of one object, and gives its metadata as it is then.
@@ -210,30 +231,48 @@ fn check_segment(method: Method, collection: &str, segment: &str) -> Result<(), 
     Ok(())
 }
 
-/// What was asked for, or an error: any JSON document reads as an object without a name and without a UID (a proxy's
-/// login page, say), and to the caller another UID means that the object is gone.
 fn decode(
     request: &Request<'_>,
     response: &Response,
     namespace: &str,
     name: &str,
 ) -> Result<ObjectMeta, Error> {
-    let error = |cause: String| Error::Decode { request: request.label(), cause };
-    let format = Format::from_content_type(&response.content_type).ok_or_else(|| {
-        error(format!(
-            "expected an object in protobuf or JSON, got the content type {:?}",
-            response.content_type
-        ))
-    })?;
-    let meta =
-        wire::read_object(format, response.body.as_slice()).map_err(|cause| error(cause.to_string()))?;
+    let format = format_of(request, response)?;
+    let meta = wire::read_object(format, response.body.as_slice())
+        .map_err(|cause| undecodable(request, cause.to_string()))?;
+    expected(request, meta, namespace, name)
+}
+
+fn undecodable(request: &Request<'_>, cause: String) -> Error {
+    Error::Decode { request: request.label(), cause }
+}
+
+fn format_of(request: &Request<'_>, response: &Response) -> Result<Format, Error> {
+    Format::from_content_type(&response.content_type).ok_or_else(|| {
+        let found = &response.content_type;
+        undecodable(
+            request,
+            format!("expected an object in protobuf or JSON, got the content type {found:?}"),
+        )
+    })
+}
+
+/// What was asked for, or an error: any JSON document reads as an object without a name and without a UID (a proxy's
+/// login page, say), and to the caller another UID means that the object is gone.
+fn expected(
+    request: &Request<'_>,
+    meta: ObjectMeta,
+    namespace: &str,
+    name: &str,
+) -> Result<ObjectMeta, Error> {
     let is_elsewhere = !meta.namespace.is_empty() && meta.namespace != namespace;
     if meta.name != name || meta.uid.is_empty() || is_elsewhere {
         let ObjectMeta { name, namespace, uid, .. } = meta;
-        return Err(error(format!(
+        let cause = format!(
             "the answer is not the object that was asked for, but one with name {name:.100?}, namespace \
              {namespace:.100?} and UID {uid:.100?}"
-        )));
+        );
+        return Err(undecodable(request, cause));
     }
     Ok(meta)
 }

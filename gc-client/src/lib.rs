@@ -7,6 +7,7 @@ mod config;
 mod discovery;
 pub mod encode;
 mod error;
+mod fields;
 mod gate;
 mod http;
 mod kubeconfig;
@@ -26,6 +27,7 @@ pub use config::{Config, ConfigError};
 pub use discovery::discover_with;
 pub use discovery::{Discovery, discover};
 pub use error::{Error, Status};
+pub use fields::{FIELD_BYTES_MAX, FIELD_DEPTH_MAX, FIELD_KEYS_MAX, FIELDS_MAX, Field, Fields, FieldsError};
 pub use http::{Client, Method, Options, Request, Response, Stream};
 pub use meta::{ApiResource, MetaRef, ObjectMeta, OwnerReference, OwnerReferenceRef};
 #[doc(hidden)]

@@ -1,5 +1,7 @@
 //! What the client knows of an object and of a kind: metadata only.
 
+use crate::fields::Field;
+
 /// An owner reference as it stands on a dependent.
 ///
 /// The two flags keep the difference between absent and false, so that a patch can write back exactly what was
@@ -58,6 +60,8 @@ pub struct MetaRef<'a> {
     pub finalizers: &'a [&'a str],
     /// In the order in which the object carries them.
     pub owner_references: &'a [OwnerReferenceRef<'a>],
+    /// What was asked for besides the metadata, in the order of [`Fields`](crate::Fields); empty where nothing was.
+    pub fields: &'a [Field],
 }
 
 /// An owner reference, borrowed.
@@ -78,7 +82,7 @@ pub struct OwnerReferenceRef<'a> {
 }
 
 impl MetaRef<'_> {
-    /// Copies the borrowed metadata out of the decoder's buffer.
+    /// Copies the borrowed metadata out of the decoder's buffer, without the fields.
     pub fn to_owned(&self) -> ObjectMeta {
         ObjectMeta {
             name: self.name.into(),

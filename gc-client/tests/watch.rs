@@ -15,6 +15,7 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 use gc_client::encode::{self, EncodeMeta};
 use gc_client::{ApiResource, Client, Config, Options, Reflector, ReflectorOptions, Status, WatchEvent};
+use gc_client::{Error, Field, Fields};
 use support::{Reply, Server, json};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -733,4 +734,106 @@ fn s5_a_dead_server_is_not_given_up() {
         if failures == 4 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     assert_eq!(failures, 4);
+}
+
+/// A Job whose phase is this.
+fn job(name: &str, resource_version: &str, phase: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"ns","uid":"u-{name}","resourceVersion":"{resource_version}"}},"spec":{{"template":{{}}}},"status":{{"phase":"{phase}"}}}}"#
+    )
+}
+
+fn phase() -> Fields {
+    Fields::new([["status", "phase"]]).unwrap()
+}
+
+/// The list, the watch, a probe after a lost connection and the watch that goes on ask for full objects; a server that
+/// does not give any (406, or metadata all the same) is asked again, and nothing follows for any object.
+#[test]
+fn t1_fields_are_asked_for_in_json_and_come_with_each_object() {
+    let json = "application/json";
+    let items = [job("a", "3", "Running"), job("b", "4", "Completed")].join(",");
+    let list = |resource_version| {
+        format!(
+            r#"{{"kind":"JobList","metadata":{{"resourceVersion":"{resource_version}"}},"items":[{items}]}}"#
+        )
+    };
+    let change = format!(r#"{{"type":"MODIFIED","object":{}}}"#, job("a", "6", "Failed"));
+    let gone = format!(r#"{{"type":"DELETED","object":{}}}"#, job("b", "7", "Completed"));
+    let metadata_only = r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"5"},"items":[]}"#;
+    let script = Mutex::new(VecDeque::from([
+        status(406, "NotAcceptable"),
+        whole(json, metadata_only.as_bytes()),
+        whole(json, list(5).as_bytes()),
+        cut(json, change.as_bytes()),
+        whole(json, list(6).as_bytes()),
+        whole(json, gone.as_bytes()),
+    ]));
+    let server = Server::plain(move |_| {
+        script.lock().unwrap().pop_front().unwrap_or_else(|| status(500, "ScriptIsOver"))
+    });
+    let (_stop, stopped) = crossbeam_channel::bounded(0);
+    let mut said = String::new();
+    let options = ReflectorOptions { fields: Some(phase()), ..quick() };
+    Reflector::new(client(&server), pods(), options).run(&stopped, &mut |event| {
+        let line = text(&event);
+        if line.contains("ScriptIsOver") {
+            return ControlFlow::Break(());
+        }
+        let fields = match event {
+            WatchEvent::Listed(meta) | WatchEvent::Applied(meta) | WatchEvent::Deleted(meta) => meta.fields,
+            _ => &[],
+        };
+        writeln!(said, "{line} {fields:?}").unwrap();
+        ControlFlow::Continue(())
+    });
+    expect![[r#"
+        list started []
+        failed: the server answered 406 NotAcceptable: m []
+        list started []
+        failed: GET /api/v1/pods: cannot read the answer: metadata only, where fields of the objects were asked for (after 112 bytes) []
+        list started []
+        listed a [Value(String("Running"))]
+        listed b [Value(String("Completed"))]
+        list done at 5 []
+        applied a at 6 [Value(String("Failed"))]
+        failed: GET /api/v1/pods: Peer disconnected []
+        resumed []
+        deleted b at 7 [Value(String("Completed"))]
+    "#]]
+    .assert_eq(&said);
+    let asked: Vec<String> =
+        server.seen().iter().map(|seen| seen.header("accept")).filter(|accept| accept != json).collect();
+    assert_eq!(asked, Vec::<String>::new(), "only full objects have fields");
+}
+
+#[test]
+fn t2_a_read_gives_the_fields_and_only_of_the_object_that_was_asked_for() {
+    let json = "application/json";
+    let answers = [
+        whole(json, job("a", "9", "Completed").as_bytes()),
+        whole(json, job("b", "9", "Completed").as_bytes()),
+        whole(PROTOBUF, &encode::partial_object_metadata(&meta("a", "9"))),
+        status(404, "NotFound"),
+    ];
+    let script = Mutex::new(VecDeque::from(answers));
+    let server = Server::plain(move |_| script.lock().unwrap().pop_front().unwrap());
+    let client = client(&server);
+    let mut said = String::new();
+    for _ in 0..4 {
+        match client.read_fields(&pods(), "ns", "a", &phase()) {
+            Ok((meta, fields)) => writeln!(said, "{} at {} {fields:?}", meta.name, meta.resource_version),
+            Err(error) => writeln!(said, "{}", without_server(&error.to_string())),
+        }
+        .unwrap();
+    }
+    expect![[r#"
+        a at 9 [Value(String("Completed"))]
+        GET /api/v1/namespaces/ns/pods/a: cannot read the answer: the answer is not the object that was asked for, but one with name "b", namespace "ns" and UID "u-b"
+        GET /api/v1/namespaces/ns/pods/a: cannot read the answer: protobuf, where fields of the objects were asked for in JSON (after 0 bytes)
+        the server answered 404 NotFound: m
+    "#]]
+    .assert_eq(&said);
+    assert!(matches!(client.read_fields(&pods(), "ns", "..", &phase()), Err(Error::Invalid { .. })));
+    assert_eq!(Field::default().value(), None);
 }

@@ -103,7 +103,7 @@ pub struct Plan {
     /// How long the present watch was to last.
     asked: Duration,
     stream_lists: bool,
-    /// The server refused the metadata forms.
+    /// The server refused the metadata forms, or more than metadata is wanted.
     plain_accept: bool,
     watch_timeout_s: RangeInclusive<u64>,
     backoff_base: Duration,
@@ -125,7 +125,7 @@ impl Plan {
             wait: None,
             asked: Duration::ZERO,
             stream_lists: options.stream_lists,
-            plain_accept: false,
+            plain_accept: options.fields.is_some(),
             watch_timeout_s: options.watch_timeout_s.clone(),
             backoff_base: options.backoff_base,
             random,

@@ -7,9 +7,12 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+};
 
 use super::kept::{DetailSpans, Kept, OwnerSpans, Span};
+use super::project::{Place, Projected};
 use super::source::Source;
 use super::{NO_METADATA, OVER_LIMIT, WireError};
 use crate::meta::MetaRef;
@@ -20,9 +23,13 @@ use crate::meta::MetaRef;
 const OBJECT_BYTES_LIMIT: u64 = 16 << 20;
 
 /// Reads an object, or a Status, up to the end of the stream.
-pub(super) fn read_object<R: Read>(source: &mut Source<R>, kept: &mut Kept) -> Result<(), WireError> {
+pub(super) fn read_object<R: Read>(
+    source: &mut Source<R>,
+    kept: &mut Kept,
+    projected: Option<&mut Projected>,
+) -> Result<(), WireError> {
     let fuel = Cell::new(OBJECT_BYTES_LIMIT);
-    document(source, &fuel, Document { kept, items: None })?;
+    document(source, &fuel, Document { kept, items: None, place: projected.map(Projected::top) })?;
     only_space_follows(source)
 }
 
@@ -30,11 +37,13 @@ pub(super) fn read_object<R: Read>(source: &mut Source<R>, kept: &mut Kept) -> R
 pub(super) fn read_list<R: Read>(
     source: &mut Source<R>,
     list: &mut Kept,
+    projected: Option<&mut Projected>,
     sink: &mut dyn FnMut(MetaRef<'_>) -> ControlFlow<()>,
 ) -> Result<(), WireError> {
     let fuel = Cell::new(OBJECT_BYTES_LIMIT);
-    let mut items = Items { item: Kept::default(), sink, fuel: &fuel, found: false, stopped: false };
-    let result = document(source, &fuel, Document { kept: list, items: Some(&mut items) });
+    let mut items =
+        Items { item: Kept::default(), projected, sink, fuel: &fuel, found: false, stopped: false };
+    let result = document(source, &fuel, Document { kept: list, items: Some(&mut items), place: None });
     if items.stopped {
         return Err(WireError::Stopped);
     }
@@ -46,13 +55,17 @@ pub(super) fn read_list<R: Read>(
 }
 
 /// Reads `{"type": …, "object": …}`. False at the end of the stream.
-pub(super) fn read_event<R: Read>(source: &mut Source<R>, kept: &mut Kept) -> Result<bool, WireError> {
+pub(super) fn read_event<R: Read>(
+    source: &mut Source<R>,
+    kept: &mut Kept,
+    projected: Option<&mut Projected>,
+) -> Result<bool, WireError> {
     if !skip_space(source)? {
         return Ok(false);
     }
     let fuel = Cell::new(OBJECT_BYTES_LIMIT);
     let mut has_object = false;
-    document(source, &fuel, Event { kept, has_object: &mut has_object })?;
+    document(source, &fuel, Event { kept, has_object: &mut has_object, projected })?;
     if has_object { Ok(true) } else { Err(source.malformed("a watch event without an object")) }
 }
 
@@ -141,10 +154,27 @@ enum Key {
     Other,
 }
 
+/// A key, and where it leads on the way to the fields that are wanted.
+struct KeyAt<'a, 'p>(Option<&'a Place<'p>>);
+
+impl<'de> Visitor<'de> for KeyAt<'_, '_> {
+    type Value = (Key, Option<usize>);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<(Key, Option<usize>), E> {
+        let child = self.0.and_then(|place| place.child(key));
+        Key::deserialize(key.into_deserializer()).map(|key| (key, child))
+    }
+}
+
 /// `{"type": …, "object": …}`.
 struct Event<'k> {
     kept: &'k mut Kept,
     has_object: &'k mut bool,
+    projected: Option<&'k mut Projected>,
 }
 
 impl<'de> Visitor<'de> for Event<'_> {
@@ -154,13 +184,14 @@ impl<'de> Visitor<'de> for Event<'_> {
         f.write_str("a watch event")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key()? {
             match key {
                 Key::Type => self.kept.event_type = map.next_value_seed(Text(self.kept))?,
                 Key::Object => {
                     *self.has_object = true;
-                    map.next_value_seed(Document { kept: self.kept, items: None })?;
+                    let place = self.projected.as_deref_mut().map(Projected::top);
+                    map.next_value_seed(Document { kept: self.kept, items: None, place })?;
                 }
                 _ => pass(&mut map)?,
             }
@@ -173,6 +204,7 @@ impl<'de> Visitor<'de> for Event<'_> {
 struct Document<'k, 'i> {
     kept: &'k mut Kept,
     items: Option<&'k mut Items<'i>>,
+    place: Option<Place<'k>>,
 }
 
 impl<'de> Visitor<'de> for Document<'_, '_> {
@@ -184,9 +216,10 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         let kept = self.kept;
-        while let Some(key) = map.next_key()? {
+        while let Some((key, child)) = map.next_key_seed(KeyAt(self.place.as_ref()))? {
+            let place = child_of(&mut self.place, child);
             match (key, &mut self.items) {
-                (Key::Metadata, _) => map.next_value_seed(Metadata(kept))?,
+                (Key::Metadata, _) => map.next_value_seed(Metadata { kept, place })?,
                 (Key::Items, Some(items)) => map.next_value_seed(&mut **items)?,
                 (Key::ApiVersion, _) => kept.api_version = map.next_value_seed(Loose(kept))?.text,
                 (Key::Kind, _) => kept.kind = map.next_value_seed(Loose(kept))?.text,
@@ -196,7 +229,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
                     kept.code = map.next_value_seed(Loose(kept))?.number.try_into().unwrap_or(0);
                 }
                 (Key::Details, _) => kept.details = map.next_value_seed(Loose(kept))?.details,
-                _ => pass(&mut map)?,
+                _ => take_or_pass(&mut map, place)?,
             }
         }
         Ok(())
@@ -206,6 +239,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
 /// The objects of a list, handed on one by one.
 struct Items<'i> {
     item: Kept,
+    projected: Option<&'i mut Projected>,
     sink: &'i mut dyn FnMut(MetaRef<'_>) -> ControlFlow<()>,
     fuel: &'i Cell<u64>,
     found: bool,
@@ -229,13 +263,18 @@ impl<'de> Visitor<'de> for &mut Items<'_> {
         loop {
             self.item.clear();
             self.fuel.set(OBJECT_BYTES_LIMIT);
-            if sequence.next_element_seed(Document { kept: &mut self.item, items: None })?.is_none() {
+            let place = self.projected.as_deref_mut().map(|projected| {
+                projected.clear();
+                projected.top()
+            });
+            if sequence.next_element_seed(Document { kept: &mut self.item, items: None, place })?.is_none() {
                 return Ok(());
             }
             if !self.item.has_metadata {
                 return Err(A::Error::custom(NO_METADATA));
             }
-            let flow = self.item.lend(0, &mut *self.sink).map_err(A::Error::custom)?;
+            let fields = self.projected.as_deref().map(Projected::values).unwrap_or_default();
+            let flow = self.item.lend(0, fields, &mut *self.sink).map_err(A::Error::custom)?;
             if flow.is_break() {
                 self.stopped = true;
                 return Err(A::Error::custom("stopped"));
@@ -245,7 +284,10 @@ impl<'de> Visitor<'de> for &mut Items<'_> {
 }
 
 /// Metadata of an object or of a list: their keys do not collide.
-struct Metadata<'k>(&'k mut Kept);
+struct Metadata<'k> {
+    kept: &'k mut Kept,
+    place: Option<Place<'k>>,
+}
 
 impl<'de> Visitor<'de> for Metadata<'_> {
     type Value = ();
@@ -258,10 +300,11 @@ impl<'de> Visitor<'de> for Metadata<'_> {
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let kept = self.0;
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        let kept = self.kept;
         kept.has_metadata = true;
-        while let Some(key) = map.next_key()? {
+        while let Some((key, child)) = map.next_key_seed(KeyAt(self.place.as_ref()))? {
+            let place = child_of(&mut self.place, child);
             match key {
                 Key::Name => kept.name = map.next_value_seed(Text(kept))?,
                 Key::Namespace => kept.namespace = map.next_value_seed(Text(kept))?,
@@ -271,18 +314,21 @@ impl<'de> Visitor<'de> for Metadata<'_> {
                 Key::DeletionTimestamp => {
                     kept.being_deleted = map.next_value::<Option<IgnoredAny>>()?.is_some();
                 }
-                Key::Annotations => map.next_value_seed(Annotations(kept))?,
+                Key::Annotations => map.next_value_seed(Annotations { kept, place })?,
                 Key::Finalizers => map.next_value_seed(Finalizers(kept))?,
                 Key::OwnerReferences => map.next_value_seed(OwnerReferences(kept))?,
-                _ => pass(&mut map)?,
+                _ => take_or_pass(&mut map, place)?,
             }
         }
         Ok(())
     }
 }
 
-/// Looks for the one annotation that matters.
-struct Annotations<'k>(&'k mut Kept);
+/// Looks for the one annotation that matters, and for those that are wanted.
+struct Annotations<'k> {
+    kept: &'k mut Kept,
+    place: Option<Place<'k>>,
+}
 
 impl<'de> Visitor<'de> for Annotations<'_> {
     type Value = ();
@@ -295,14 +341,15 @@ impl<'de> Visitor<'de> for Annotations<'_> {
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key()? {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        let kept = self.kept;
+        while let Some((key, child)) = map.next_key_seed(KeyAt(self.place.as_ref()))? {
             match key {
                 Key::InitialEventsEnd => {
-                    let value = map.next_value_seed(Text(self.0))?;
-                    self.0.initial_events_end = self.0.text(value, 0).is_ok_and(|text| text == "true");
+                    let value = map.next_value_seed(Text(kept))?;
+                    kept.initial_events_end = kept.text(value, 0).is_ok_and(|text| text == "true");
                 }
-                _ => pass(&mut map)?,
+                _ => take_or_pass(&mut map, child_of(&mut self.place, child))?,
             }
         }
         Ok(())
@@ -466,6 +513,18 @@ impl<'de> Visitor<'de> for Loose<'_> {
     }
 }
 
+fn child_of<'p>(place: &'p mut Option<Place<'_>>, child: Option<usize>) -> Option<Place<'p>> {
+    place.as_mut().zip(child).map(|(place, node)| place.at(node))
+}
+
+/// Passes over a value, but for what is wanted of it.
+fn take_or_pass<'de, A: MapAccess<'de>>(map: &mut A, place: Option<Place<'_>>) -> Result<(), A::Error> {
+    match place {
+        Some(place) => map.next_value_seed(place),
+        None => pass(map),
+    }
+}
+
 fn pass<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
     map.next_value::<IgnoredAny>().map(|_| ())
 }
@@ -484,6 +543,7 @@ macro_rules! seeds {
 }
 
 seeds! {
+    KeyAt<'_, '_> => (Key, Option<usize>),
     Event<'_> => (),
     Document<'_, '_> => (),
     &mut Items<'_> => (),

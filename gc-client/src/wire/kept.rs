@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::WireError;
 use crate::error::Status;
+use crate::fields::Field;
 use crate::meta::{MetaRef, OwnerReferenceRef};
 
 /// The most that is kept of one object, in bytes. etcd refuses requests over 1.5 MiB, so that no object with more
@@ -130,6 +131,12 @@ impl Kept {
         self.bytes(self.kind) == b"Status" && self.bytes(self.api_version) == b"v1"
     }
 
+    /// As a server answers who has asked for metadata only.
+    pub(super) fn is_metadata_only(&self) -> bool {
+        self.bytes(self.kind).starts_with(b"PartialObjectMetadata")
+            && self.bytes(self.api_version).starts_with(b"meta.k8s.io/")
+    }
+
     /// The piece as text, or an error at that offset of the body.
     pub(super) fn text(&self, span: Span, offset: u64) -> Result<&str, WireError> {
         std::str::from_utf8(self.bytes(span))
@@ -159,9 +166,14 @@ impl Kept {
         Ok(status.fit_to_show())
     }
 
-    /// Lends the metadata for one call. Nearly every object has at most a few finalizers and owners: those need no
+    /// Lends the metadata and the fields for one call. Nearly every object has at most a few finalizers and owners: those need no
     /// allocation.
-    pub(super) fn lend<T>(&self, offset: u64, call: impl FnOnce(MetaRef<'_>) -> T) -> Result<T, WireError> {
+    pub(super) fn lend<T>(
+        &self,
+        offset: u64,
+        fields: &[Field],
+        call: impl FnOnce(MetaRef<'_>) -> T,
+    ) -> Result<T, WireError> {
         const FEW: usize = 4;
         let (mut few_finalizers, mut many_finalizers) = ([""; FEW], Vec::new());
         let finalizers = slots(&mut few_finalizers, &mut many_finalizers, self.finalizers.len());
@@ -188,6 +200,7 @@ impl Kept {
             being_deleted: self.being_deleted,
             finalizers,
             owner_references,
+            fields,
         }))
     }
 }

@@ -18,6 +18,9 @@
 //! will be refused, with a line that names the field, and nothing of that kind is collected; the other mistake could
 //! not be taken back.
 //!
+//! Where a few fields are wanted besides the metadata ([`Fields`]), the objects have to be full ones in JSON. What is
+//! wanted is read within its own bounds, and the rest is passed over as ever.
+//!
 //! # Example
 //!
 //! ```
@@ -36,6 +39,7 @@
 
 mod json;
 mod kept;
+mod project;
 mod protobuf;
 mod source;
 
@@ -47,9 +51,11 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 
 use crate::error::{Status, shorten};
+use crate::fields::{Field, Fields};
 use crate::meta::{MetaRef, ObjectMeta};
 pub use kept::KEPT_LIMIT;
 use kept::Kept;
+use project::Projected;
 use source::Source;
 
 /// What an error says about an object over [`KEPT_LIMIT`].
@@ -59,6 +65,11 @@ const OVER_LIMIT: &str = "an object with more metadata than any server stores";
 const NO_METADATA: &str = "an object without metadata";
 /// What an error says where some objects cannot be told from others.
 const NO_UID: &str = "an object without a UID among others that have one";
+
+/// What an error says where fields are wanted of an answer that has none.
+const NO_FIELDS: &str = "metadata only, where fields of the objects were asked for";
+/// What an error says where fields are wanted of protobuf, whose fields have numbers and no names.
+const NOT_JSON: &str = "protobuf, where fields of the objects were asked for in JSON";
 
 /// How a body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,16 +148,57 @@ pub enum WireEvent<'a> {
 ///
 /// [`WireError::Status`] when the body is a Status, and everything else that [`WireError`] lists.
 pub fn read_object<R: Read>(format: Format, reader: R) -> Result<ObjectMeta, WireError> {
+    read_object_with(format, reader, None)
+}
+
+/// Reads one object, as a GET answers it, and the fields that are wanted of it.
+///
+/// # Errors
+///
+/// As [`read_object`]; an answer in protobuf, and one that is metadata only, is [`WireError::Malformed`].
+///
+/// # Example
+///
+/// ```
+/// use gc_client::wire::{self, Format};
+/// use gc_client::{Field, Fields};
+///
+/// let body = br#"{"metadata":{"name":"backup"},"spec":{"ttlSecondsAfterFinished":60,"template":{}}}"#;
+/// let fields = Fields::new([["spec", "ttlSecondsAfterFinished"], ["status", "conditions"]])?;
+/// let (meta, values) = wire::read_object_fields(Format::Json, &body[..], &fields)?;
+/// assert_eq!((meta.name.as_str(), values), ("backup", vec![Field::Value(60.into()), Field::Absent]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn read_object_fields<R: Read>(
+    format: Format,
+    reader: R,
+    fields: &Fields,
+) -> Result<(ObjectMeta, Vec<Field>), WireError> {
+    let mut projected = Projected::new(fields.clone());
+    let meta = read_object_with(format, reader, Some(&mut projected))?;
+    Ok((meta, projected.into_values()))
+}
+
+fn read_object_with<R: Read>(
+    format: Format,
+    reader: R,
+    mut projected: Option<&mut Projected>,
+) -> Result<ObjectMeta, WireError> {
     let mut source = Source::of_list(reader);
     let mut kept = Kept::default();
     match format {
-        Format::Json => json::read_object(&mut source, &mut kept)?,
+        Format::Json => json::read_object(&mut source, &mut kept, projected.as_deref_mut())?,
+        Format::Protobuf if projected.is_some() => return Err(source.malformed(NOT_JSON)),
         Format::Protobuf => protobuf::read_object(&mut source, &mut kept)?,
     }
+    let offset = source.offset();
     if kept.is_status() {
-        return Err(WireError::Status(Box::new(kept.status(source.offset())?)));
+        return Err(WireError::Status(Box::new(kept.status(offset)?)));
     }
-    kept.lend(source.offset(), |meta| meta.to_owned())
+    if projected.is_some() && kept.is_metadata_only() {
+        return Err(WireError::malformed(offset, NO_FIELDS));
+    }
+    kept.lend(offset, &[], |meta| meta.to_owned())
 }
 
 /// Reads one list or one page of it and hands each object to the sink as soon as it is complete.
@@ -163,6 +215,32 @@ pub fn read_list<R: Read>(
     reader: R,
     sink: &mut dyn FnMut(MetaRef<'_>) -> ControlFlow<()>,
 ) -> Result<ListEnd, WireError> {
+    read_list_with(format, reader, None, sink)
+}
+
+/// Reads one list or one page of it as [`read_list`] does, with the fields that are wanted of each object in
+/// [`MetaRef::fields`].
+///
+/// # Errors
+///
+/// As [`read_list`]; an answer in protobuf, and one that is metadata only, is [`WireError::Malformed`]. Of the latter
+/// the sink may have seen objects, all without their fields; as with every error, the list does not count.
+pub fn read_list_fields<R: Read>(
+    format: Format,
+    reader: R,
+    fields: &Fields,
+    sink: &mut dyn FnMut(MetaRef<'_>) -> ControlFlow<()>,
+) -> Result<ListEnd, WireError> {
+    read_list_with(format, reader, Some(&mut Projected::new(fields.clone())), sink)
+}
+
+fn read_list_with<R: Read>(
+    format: Format,
+    reader: R,
+    projected: Option<&mut Projected>,
+    sink: &mut dyn FnMut(MetaRef<'_>) -> ControlFlow<()>,
+) -> Result<ListEnd, WireError> {
+    let wants_fields = projected.is_some();
     let mut source = Source::of_list(reader);
     let mut list = Kept::default();
     let mut uids = Uids::default();
@@ -171,7 +249,8 @@ pub fn read_list<R: Read>(
         sink(meta)
     };
     match format {
-        Format::Json => json::read_list(&mut source, &mut list, sink)?,
+        Format::Json => json::read_list(&mut source, &mut list, projected, sink)?,
+        Format::Protobuf if wants_fields => return Err(source.malformed(NOT_JSON)),
         Format::Protobuf => protobuf::read_list(&mut source, &mut list, sink)?,
     }
     let offset = source.offset();
@@ -189,6 +268,9 @@ pub fn read_list<R: Read>(
     if !kind.is_empty() && !kind.ends_with("List") {
         return Err(WireError::malformed(offset, format!("expected a list, found a {kind:.100}")));
     }
+    if wants_fields && list.is_metadata_only() {
+        return Err(WireError::malformed(offset, NO_FIELDS));
+    }
     if end.resource_version.is_empty() {
         return Err(WireError::malformed(offset, "a list without metadata.resourceVersion"));
     }
@@ -202,6 +284,7 @@ pub struct WatchReader<R> {
     source: Source<R>,
     kept: Kept,
     uids: Uids,
+    projected: Option<Projected>,
 }
 
 /// Whether the objects have UIDs: an aggregated server may give none, but then to none of them.
@@ -225,7 +308,13 @@ impl Uids {
 impl<R: Read> WatchReader<R> {
     /// A watch whose body starts with the next byte of the reader.
     pub fn new(format: Format, reader: R) -> WatchReader<R> {
-        WatchReader { format, source: Source::of_watch(reader), kept: Kept::default(), uids: Uids::default() }
+        let (source, kept, uids) = (Source::of_watch(reader), Kept::default(), Uids::default());
+        WatchReader { format, source, kept, uids, projected: None }
+    }
+
+    /// The same, with the fields that are wanted of each object in [`MetaRef::fields`].
+    pub fn with_fields(format: Format, reader: R, fields: &Fields) -> WatchReader<R> {
+        WatchReader { projected: Some(Projected::new(fields.clone())), ..WatchReader::new(format, reader) }
     }
 
     /// Waits for the next event and hands it to the sink. `None` when the stream ends between two events.
@@ -233,17 +322,23 @@ impl<R: Read> WatchReader<R> {
     /// # Errors
     ///
     /// Everything that [`WireError`] lists; there is no reading on after one. An event of a type that Kubernetes
-    /// does not define is malformed: what it would mean to ignore it is not known.
+    /// does not define is malformed: what it would mean to ignore it is not known. Where fields are wanted, so is protobuf, and
+    /// an object that is metadata only.
     pub fn next<T>(&mut self, sink: impl FnOnce(WireEvent<'_>) -> T) -> Result<Option<T>, WireError> {
         self.kept.clear();
+        if let Some(projected) = &mut self.projected {
+            projected.clear();
+        }
         let found = match self.format {
-            Format::Json => json::read_event(&mut self.source, &mut self.kept)?,
+            Format::Json => json::read_event(&mut self.source, &mut self.kept, self.projected.as_mut())?,
+            Format::Protobuf if self.projected.is_some() => return Err(self.source.malformed(NOT_JSON)),
             Format::Protobuf => protobuf::read_event(&mut self.source, &mut self.kept)?,
         };
         if !found {
             return Ok(None);
         }
         let (kept, offset) = (&self.kept, self.source.offset());
+        let fields = self.projected.as_ref().map(Projected::values).unwrap_or_default();
         let event_type = kept.text(kept.event_type, offset)?;
         // The initial state of a watch is a list, too.
         if matches!(event_type, "ADDED" | "MODIFIED" | "DELETED") && !kept.is_status() {
@@ -253,6 +348,9 @@ impl<R: Read> WatchReader<R> {
             }
             if self.uids.are_mixed() {
                 return Err(WireError::malformed(offset, NO_UID));
+            }
+            if self.projected.is_some() && kept.is_metadata_only() {
+                return Err(WireError::malformed(offset, NO_FIELDS));
             }
         }
         match event_type {
@@ -265,9 +363,9 @@ impl<R: Read> WatchReader<R> {
             _ if kept.is_status() => {
                 Err(WireError::malformed(offset, "a Status in an event that is no ERROR"))
             }
-            "ADDED" => kept.lend(offset, |meta| sink(WireEvent::Added(meta))),
-            "MODIFIED" => kept.lend(offset, |meta| sink(WireEvent::Modified(meta))),
-            "DELETED" => kept.lend(offset, |meta| sink(WireEvent::Deleted(meta))),
+            "ADDED" => kept.lend(offset, fields, |meta| sink(WireEvent::Added(meta))),
+            "MODIFIED" => kept.lend(offset, fields, |meta| sink(WireEvent::Modified(meta))),
+            "DELETED" => kept.lend(offset, fields, |meta| sink(WireEvent::Deleted(meta))),
             other => Err(WireError::malformed(offset, format!("unknown event type {other:.100?}"))),
         }
         .map(Some)

@@ -52,7 +52,7 @@ pub(super) fn read_list<R: Read>(
                     let mut decoder = Decoder { source: &mut *decoder.source, kept: &mut item };
                     let end = decoder.end(value)?;
                     decoder.item(end, is_partial)?;
-                    if decoder.kept.lend(decoder.source.offset(), &mut *sink)?.is_break() {
+                    if decoder.kept.lend(decoder.source.offset(), &[], &mut *sink)?.is_break() {
                         return Err(WireError::Stopped);
                     }
                 }

@@ -25,6 +25,7 @@
 
 mod dice;
 mod documents;
+mod fields;
 mod http;
 mod mutate;
 mod run;
@@ -75,6 +76,7 @@ pub const TARGETS: &[Target] = &[
     wire::WATCH,
     wire::OBJECT,
     wire::SAME_IN_BOTH,
+    fields::FIELDS,
     documents::STATUS,
     documents::DISCOVERY,
     documents::DISCOVERY_FORMS,

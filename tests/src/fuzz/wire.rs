@@ -69,7 +69,7 @@ fn joined(format: Format, body: &[u8]) -> Vec<u8> {
 }
 
 /// Gives the bytes in pieces: as large as it is told, or one byte after the first piece.
-struct Pieces<'b> {
+pub(super) struct Pieces<'b> {
     bytes: &'b [u8],
     first: usize,
     then: usize,
@@ -99,7 +99,7 @@ impl Read for Pieces<'_> {
 }
 
 /// Ways to cut the same bytes; the places follow from the bytes, so that each input tries others.
-fn ways(bytes: &[u8]) -> Vec<Pieces<'_>> {
+pub(super) fn ways(bytes: &[u8]) -> Vec<Pieces<'_>> {
     let mut ways = vec![Pieces::of(bytes, 1), Pieces::of(bytes, 7)];
     ways.extend(places(bytes).into_iter().take(6).map(|at| Pieces::cut_at(bytes, at)));
     ways

@@ -389,6 +389,7 @@ pub(crate) fn lend_meta<T>(object: &Value, call: impl FnOnce(MetaRef<'_>) -> T) 
         being_deleted: object::being_deleted(object),
         finalizers: &finalizers,
         owner_references: &owner_references,
+        fields: &[],
     })
 }
 
