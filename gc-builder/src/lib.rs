@@ -82,7 +82,7 @@ pub struct Finding {
 pub enum Fact {
     /// Nothing exists at this coordinate, as a read says that was asked for at this time (spec G9).
     Absent(Coordinate, Duration),
-    /// Nothing can exist at this coordinate of a virtual node (spec D6).
+    /// This coordinate of a virtual node cannot be asked for (spec D6).
     Impossible(Coordinate),
 }
 

@@ -240,6 +240,11 @@ impl DeleteAttempt {
             }
             return Step::Done(Outcome::Impossible(coordinate.clone()));
         }
+        if state.has_another_to_ask_for(&self.uid) {
+            // To wait for this kind could be to wait for ever, and dependents that name the owner rightly rely on somebody
+            // who looks at it until its watch shows it.
+            return Step::Done(Outcome::Impossible(coordinate.clone()));
+        }
         self.wait_for_kind(state, &coordinate.api_version, &coordinate.kind)
     }
 
@@ -404,7 +409,8 @@ impl DeleteAttempt {
     /// D8 to D10. What the graph has seen is good enough to keep an object, since whatever changes brings it back here,
     /// and to delete it (D15); what is written back has to be read first.
     fn execute(&mut self, state: &mut State, item: Item, classified: Classified) -> Step {
-        let Classified { live, source, classes } = classified;
+        let Classified { live, source, mut classes } = classified;
+        spare_the_orphaned(state, &item, &live, &mut classes);
         let verdict = self.verdict(state, &live, &classes);
         let blocks = live.owner_references.iter().any(OwnerReference::blocks);
         match verdict {
@@ -508,7 +514,10 @@ impl DeleteAttempt {
         match reply {
             // The patch moved the version; the owners that the verdict rests on are the same ones.
             Reply::Object(live)
-                if same_owners(&live, &decided.live) && !live.being_deleted && !self.is_aged =>
+                if same_owners(&live, &decided.live)
+                    && !live.being_deleted
+                    && !self.is_aged
+                    && !has_orphaned(state, &item, &live) =>
             {
                 self.delete(item, Decided { live, ..decided })
             }
@@ -578,6 +587,7 @@ impl DeleteAttempt {
         }
         let differ =
             live.owner_references != was.live.owner_references || was.classes.contains(&Class::Waiting);
+        let differ = differ || has_orphaned(state, &item, &live);
         if (differ || self.is_aged) && !state.makes(Mistake::ConflictRepeatsDelete) {
             return self.decide(state, item, live);
         }
@@ -593,6 +603,22 @@ impl DeleteAttempt {
             _ => self.decide(state, item, live),
         }
     }
+}
+
+/// While one owner was asked for, a watch may have shown that another, or the same, was orphaned before it went: absent it
+/// is all the same, but its dependents are to live (kubernetes/kubernetes#131307).
+fn spare_the_orphaned(state: &mut State, item: &Item, live: &LiveObject, classes: &mut [Class]) {
+    for (class, reference) in classes.iter_mut().zip(&live.owner_references) {
+        if matches!(class, Class::Dangling | Class::Waiting)
+            && state.is_orphaned(reference, &item.target.namespace)
+        {
+            *class = Class::Orphaned;
+        }
+    }
+}
+
+fn has_orphaned(state: &mut State, item: &Item, live: &LiveObject) -> bool {
+    live.owner_references.iter().any(|reference| state.is_orphaned(reference, &item.target.namespace))
 }
 
 impl Classified {

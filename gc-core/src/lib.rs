@@ -57,8 +57,8 @@ pub enum Outcome {
     /// The item's coordinate does not exist, as a read says that was asked for at this time: hand both to
     /// [`State::virtual_delete`], in the order of the other changes (G9). The item is forgotten.
     VirtuallyDeleted(Coordinate, Duration),
-    /// The item is virtual and its coordinate is one that no object can have: hand it to [`State::reconsider`]. The
-    /// item is forgotten.
+    /// The item is virtual and its coordinate is one that no object can have, or of a kind that nothing serves while
+    /// dependents name it by others that can be asked for: hand it to [`State::reconsider`]. The item is forgotten.
     Impossible(Coordinate),
     /// Put the item back with exponential back-off (D14).
     Retry(String),
@@ -112,7 +112,7 @@ impl fmt::Display for Outcome {
             Outcome::Forget(why) => why.fmt(f),
             Outcome::Enqueue(uids) => write!(f, "waits for {} blocking dependents", uids.len()),
             Outcome::VirtuallyDeleted(coordinate, _) => write!(f, "{coordinate} does not exist"),
-            Outcome::Impossible(coordinate) => write!(f, "{coordinate} cannot exist"),
+            Outcome::Impossible(coordinate) => write!(f, "{coordinate} cannot be asked for"),
             Outcome::Retry(reason) => write!(f, "will be tried again: {reason}"),
             Outcome::RetryAfter(delay, reason) => {
                 write!(f, "will be tried again in {} ms: {reason}", delay.as_millis())

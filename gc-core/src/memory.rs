@@ -94,6 +94,12 @@ impl Coordinates {
         self.touch(coordinate).map(|entry| entry.since)
     }
 
+    /// Whether exactly this coordinate is remembered; that somebody asks does not count as a use.
+    pub fn remembers(&self, coordinate: &Coordinate) -> bool {
+        let entries = self.by_uid.get(&coordinate.uid);
+        entries.is_some_and(|entries| entries.iter().any(|known| known.coordinate == *coordinate))
+    }
+
     /// Whether any coordinate with this UID is remembered.
     pub fn knows_uid(&self, uid: &Uid) -> bool {
         self.by_uid.contains_key(uid)

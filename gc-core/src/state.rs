@@ -253,7 +253,7 @@ impl State {
         self.stamp(self.now);
     }
 
-    /// A worker found that no object can have a virtual node's coordinate (G9, D6).
+    /// A worker found that a virtual node's coordinate cannot be asked for (G9, D6).
     pub fn reconsider(&mut self, impossible: &Coordinate, effects: &mut Vec<Effect>) {
         let first = effects.len();
         self.graph.reconsider(impossible, effects);
@@ -293,18 +293,55 @@ impl State {
         }
     }
 
+    /// Whether a virtual node has a coordinate, beside its own, that the server can be asked for and is not known to be
+    /// absent.
+    pub(crate) fn has_another_to_ask_for(&self, uid: &Uid) -> bool {
+        let is_absent = |other: &Coordinate| {
+            let anywhere = || Coordinate { namespace: String::new(), ..other.clone() };
+            self.absent.remembers(other)
+                || self.is_cluster_scoped(other) && self.absent.remembers(&anywhere())
+        };
+        let mut others = self.graph.get(uid).into_iter().flat_map(Node::other_coordinates);
+        others.any(|other| self.target(&other).is_some() && !is_absent(&other))
+    }
+
     fn is_impossible(&self, coordinate: &Coordinate) -> bool {
         self.kinds.resolve(&coordinate.api_version, &coordinate.kind).is_some()
             && self.target(coordinate).is_none()
     }
 
     fn known_absent_since(&mut self, coordinate: &Coordinate) -> Option<Duration> {
-        let resource = self.kinds.resolve(&coordinate.api_version, &coordinate.kind);
-        let is_cluster_scoped = resource.is_some_and(|resource| !resource.namespaced);
+        let is_cluster_scoped = self.is_cluster_scoped(coordinate);
         self.absent.since(coordinate).or_else(|| {
             let anywhere = Coordinate { namespace: String::new(), ..coordinate.clone() };
             if is_cluster_scoped { self.absent.since(&anywhere) } else { None }
         })
+    }
+
+    /// Whether the owner that a reference names was orphaned, as far as this process knows by now.
+    pub(crate) fn is_orphaned(&mut self, reference: &OwnerReference, item_namespace: &str) -> bool {
+        if self.orphaned.is_empty() {
+            return false;
+        }
+        let owner = |namespace: &str| Coordinate {
+            kind: reference.kind.clone(),
+            api_version: reference.api_version.clone(),
+            namespace: namespace.into(),
+            name: reference.name.clone(),
+            uid: Uid::new(&reference.uid),
+        };
+        match self.kinds.resolve(&reference.api_version, &reference.kind) {
+            Some(resource) if resource.namespaced => self.orphaned.contains_object(&owner(item_namespace)),
+            Some(_) => self.orphaned.contains_object(&owner("")),
+            None => {
+                [item_namespace, ""].into_iter().any(|scope| self.orphaned.contains_object(&owner(scope)))
+            }
+        }
+    }
+
+    fn is_cluster_scoped(&self, coordinate: &Coordinate) -> bool {
+        let resource = self.kinds.resolve(&coordinate.api_version, &coordinate.kind);
+        resource.is_some_and(|resource| !resource.namespaced)
     }
 
     /// A complete list of this source begins (S5).
@@ -345,7 +382,9 @@ impl State {
             // An item that has left the graph waits for nothing; without this the map would grow for ever.
             let Some(node) = graph.get(uid) else { return false };
             let (api_version, kind) = &**awaited;
-            let waits = kinds.resolve(api_version, kind).is_none() && needs_kind(&node, api_version, kind);
+            let waits = kinds.resolve(api_version, kind).is_none()
+                && needs_kind(&node, api_version, kind)
+                && !node.other_coordinates().any(|it| kinds.resolve(&it.api_version, &it.kind).is_some());
             if !waits {
                 woken.push(uid.clone());
             }

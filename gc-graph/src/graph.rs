@@ -584,7 +584,7 @@ impl Graph {
     }
 
     /// Whether a reference says something else of its owner than the graph does.
-    fn is_mismatched(&self, edge: u32) -> bool {
+    pub(crate) fn is_mismatched(&self, edge: u32) -> bool {
         let Edge { owner, dependent, .. } = *self.store.edge(edge);
         let same_namespace = self.store.node(owner).namespace == self.store.node(dependent).namespace;
         self.is_in_wrong_namespace(owner, dependent)

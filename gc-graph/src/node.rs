@@ -182,6 +182,26 @@ impl<'g> Node<'g> {
         graph.store.dependents(self.index).map(move |edge| Node::new(graph, graph.store.edge(edge).dependent))
     }
 
+    /// The other coordinates by which dependents name a node that was never observed, some perhaps more than once (G9).
+    /// Where all name it by its own this is known without looking through them.
+    pub fn other_coordinates(self) -> impl Iterator<Item = Coordinate> + 'g {
+        let (graph, index) = (self.graph, self.index);
+        let is_doubted = self.is_virtual() && graph.store.is_doubted(index);
+        let first = if is_doubted { Some(graph.store.dependents(index)) } else { None };
+        let edges = first.into_iter().flatten().flat_map(|first| graph.store.group(first));
+        edges.filter(move |edge| graph.is_mismatched(*edge)).map(move |edge| {
+            let (kind, name) = graph.store.written(edge);
+            let namespace = graph.store.namespace(graph.store.edge(edge).dependent);
+            Coordinate {
+                api_version: kind.api_version.to_string(),
+                kind: kind.kind.to_string(),
+                namespace: namespace.into(),
+                name: name.into(),
+                uid: self.uid(),
+            }
+        })
+    }
+
     /// Whether any dependent blocks its deletion. Of a node that is *deleting dependents* this is known, however many
     /// it has.
     pub fn is_blocked(self) -> bool {

@@ -186,7 +186,7 @@ fn d6_a_cluster_scoped_item_with_a_namespaced_owner_is_left_alone() {
         "o",
         "graph node/n uid=n owners=[cm/owner#o]",
         expect![[r#"
-            = ConfigMap.v1 owner (o) cannot exist
+            = ConfigMap.v1 owner (o) cannot be asked for
         "#]],
     );
 }
@@ -779,6 +779,68 @@ fn kubernetes_131307_a_late_dependent_may_name_another_version_of_the_owners_kin
     );
 }
 
+/// Found by simulation: while an owner is asked for, the watch shows that it was orphaned before it went.
+#[test]
+fn kubernetes_131307_an_orphaning_that_is_shown_while_the_owner_is_read_counts() {
+    let world = "
+        both  cm/c @ns uid=c rv=9 owners=[cm/o#o]
+        after #2 graph cm/o @ns uid=o finalizers=[orphan] deleting
+        after #2 gone cm/o @ns uid=o";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/c -> uid=c rv=9
+        read configmaps ns/o -> 404
+        patch configmaps ns/c StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"resourceVersion":"9","uid":"c"}} -> uid=c rv=9'
+        = lives; 1 owner references removed
+    "#]],
+    );
+}
+
+/// The same while the object is read again after a conflict, and while its references are made non-blocking.
+#[test]
+fn kubernetes_131307_an_orphaning_that_is_shown_after_the_decision_counts() {
+    let world = "
+        both  cm/c @ns uid=c rv=9 owners=[cm/o#o]
+        #3 conflict
+        after #3 live cm/c @ns uid=c rv=10 owners=[cm/o#o]
+        after #4 graph cm/o @ns uid=o finalizers=[orphan] deleting
+        after #4 gone cm/o @ns uid=o";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/c -> uid=c rv=9
+        read configmaps ns/o -> 404
+        delete configmaps ns/c uid=c rv=9 Background -> 409
+        read configmaps ns/c -> uid=c rv=10
+        patch configmaps ns/c StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"resourceVersion":"10","uid":"c"}} -> uid=c rv=10'
+        = lives; 1 owner references removed
+    "#]],
+    );
+    let world = "
+        both  cm/c @ns uid=c rv=9 owners=[cm/o#o! cm/w#w!]
+        both  cm/w @ns uid=w finalizers=[foregroundDeletion] deleting
+        both  cm/d @ns uid=d owners=[cm/c#c] finalizers=[foregroundDeletion] deleting
+        after #4 graph cm/o @ns uid=o finalizers=[orphan] deleting
+        after #4 gone cm/o @ns uid=o";
+    check(
+        "c",
+        world,
+        expect![[r#"
+        read configmaps ns/c -> uid=c rv=9
+        read configmaps ns/o -> 404
+        read configmaps ns/w -> uid=w rv=1
+        patch configmaps ns/c StrategicMerge {"metadata":{"ownerReferences":[{"apiVersion":"v1","blockOwnerDeletion":false,"kind":"ConfigMap","name":"o","uid":"o"},{"apiVersion":"v1","blockOwnerDeletion":false,"kind":"ConfigMap","name":"w","uid":"w"}],"resourceVersion":"9","uid":"c"}} -> uid=c rv=9'
+        read configmaps ns/c -> uid=c rv=9'
+        read configmaps ns/w -> uid=w rv=1
+        patch configmaps ns/c StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"},{"$patch":"delete","uid":"w"}],"resourceVersion":"9'","uid":"c"}} -> uid=c rv=9''
+        = lives; 2 owner references removed
+    "#]],
+    );
+}
+
 #[test]
 fn an_orphaning_that_was_replaced_by_a_foreground_deletion_counts_no_more() {
     let world = "
@@ -1181,4 +1243,43 @@ fn d6_d17_impossible_coordinates_are_passed_over_for_one_that_can_be_asked_for()
     world.state.virtual_delete(&coordinate, asked_at, &mut world.effects);
     assert_eq!(world.effects(), r#"AttemptToDelete(Uid("c"))"#);
     assert_eq!(world.state.graph().virtual_len(), 1);
+}
+
+/// Found by simulation: the owner lived, but its kind could not be listed. Its virtual node waited for a kind of another
+/// dependent's making, so that nobody looked at the owner any more, and nobody saw it go.
+#[test]
+fn d7_g9_a_kind_that_nothing_serves_is_passed_over_for_a_coordinate_that_can_be_asked_for() {
+    let mut world = World::new(
+        "graph cm/a @ns uid=a owners=[late/o#o]
+         both cm/b @ns uid=b owners=[w/o#o]
+         live w/o @ns uid=o",
+    );
+    let Outcome::Impossible(coordinate) = world.attempt("o") else { panic!("another can be asked for") };
+    assert_eq!(coordinate.to_string(), "Late.late.example.com/v1 ns/o (o)");
+    world.effects();
+    world.state.reconsider(&coordinate, &mut world.effects);
+    assert_eq!(world.effects(), r#"AttemptToDeleteRateLimited(Uid("o"))"#);
+    let Outcome::Retry(why) = world.attempt("o") else { panic!("it exists") };
+    assert_eq!(why, "it exists, but no watch has shown it yet");
+}
+
+/// The other way round there is nothing to ask for until the kind is served, and nothing goes round in circles.
+#[test]
+fn d7_g9_where_the_other_coordinates_are_absent_the_kind_is_waited_for() {
+    let mut world = World::new(
+        "graph cm/a @ns uid=a owners=[late/o#o]
+         graph cm/b @ns uid=b owners=[w/o#o]",
+    );
+    let Outcome::Impossible(late) = world.attempt("o") else { panic!("another can be asked for") };
+    world.state.reconsider(&late, &mut world.effects);
+    let Outcome::VirtuallyDeleted(absent, asked_at) = world.attempt("o") else { panic!("it is absent") };
+    world.effects();
+    world.state.virtual_delete(&absent, asked_at, &mut world.effects);
+    assert_eq!(
+        world.effects(),
+        "AttemptToDelete(Uid(\"b\"))\n\
+         AttemptToDeleteRateLimited(Uid(\"o\"))"
+    );
+    let Outcome::WaitForKind { kind, .. } = world.attempt("o") else { panic!("nothing else is left") };
+    assert_eq!(kind, "Late");
 }
