@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gc_client::{ApiResource, Error, ObjectMeta, Status};
 use gc_core::{
-    FOREGROUND_FINALIZER, LiveObject, ORPHAN_FINALIZER, OwnerReference, Refusal, Reply, Resource, Target,
+    FOREGROUND_FINALIZER, LiveObject, ORPHAN_FINALIZER, OwnerReference, Refusal, Reply, Resource, Target, ttl,
 };
 use gc_graph::{Observation, OwnerReferenceRef};
 
@@ -35,10 +35,19 @@ fn owner_reference(reference: gc_client::OwnerReference) -> OwnerReference {
 /// What an attempt sees in place of an error.
 pub fn refused(target: &Target, error: &Error) -> Reply {
     let Error::Status(status) = error else { return Reply::Failed(error.to_string()) };
-    let Status { code, is_status, reason, name, kind, retry_after, .. } = &**status;
-    let message = status.to_string();
+    Reply::refused(target, &refusal(status, &status.to_string()))
+}
+
+/// The same for an attempt at something whose TTL has expired.
+pub fn ttl_refused(target: &Target, error: &Error) -> ttl::Reply {
+    let Error::Status(status) = error else { return ttl::Reply::Failed(error.to_string()) };
+    ttl::Reply::refused(target, &refusal(status, &status.to_string()))
+}
+
+fn refusal<'a>(status: &'a Status, message: &'a str) -> Refusal<'a> {
+    let Status { code, is_status, reason, name, kind, retry_after, .. } = status;
     let (code, is_status, retry_after) = (*code, *is_status, *retry_after);
-    Reply::refused(target, &Refusal { code, is_status, reason, name, kind, message: &message, retry_after })
+    Refusal { code, is_status, reason, name, kind, message, retry_after }
 }
 
 /// The resource of an attempt's request, as the client wants it.

@@ -8,7 +8,7 @@ mod monitors;
 mod schedule;
 
 pub use builder::{GraphBuilder, Options};
-pub use convert::{api_resource, core_resource, live_object, refused};
+pub use convert::{api_resource, core_resource, live_object, refused, ttl_refused};
 #[cfg(feature = "mistakes")]
 pub use mistakes::Mistake;
 pub use monitors::{Monitor, MonitorId, Monitors};

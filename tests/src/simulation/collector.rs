@@ -14,9 +14,11 @@ use gc_graph::{Coordinate, Effect, Uid};
 use gc_queue::WorkQueue;
 use hashbrown::HashSet;
 
+use super::kinds::JOB;
 use super::link::{Link, said};
 use super::reader::Reader;
 use super::truth::{Violation, short_uid};
+use super::ttl::Expirer;
 use super::worker::Worker;
 
 /// Group and resource.
@@ -33,6 +35,7 @@ pub(super) struct Setup {
     pub ignored: HashSet<Name>,
     pub core: gc_core::Options,
     pub builder: Option<gc_builder::Mistake>,
+    pub has_jobs: bool,
 }
 
 pub(super) struct Collector {
@@ -46,6 +49,8 @@ pub(super) struct Collector {
     pub workers: Vec<Worker>,
     /// The version of each object that the graph has taken in, from this life of the collector.
     pub shown: BTreeMap<String, String>,
+    /// Where there are jobs.
+    pub expirer: Option<Expirer>,
     pub next_look: Duration,
     /// When discovery last answered.
     pub last_look: Duration,
@@ -72,6 +77,7 @@ impl Collector {
             findings: VecDeque::new(),
             workers: deleters.chain(orphaners).collect(),
             shown: BTreeMap::new(),
+            expirer: if setup.has_jobs { Expirer::new(now) } else { None },
             next_look: now,
             last_look: now,
             schedule: Schedule::default(),
@@ -102,6 +108,9 @@ impl Collector {
                 }
                 News::End(id, resource) => {
                     said += &said!(link, "; {} is no longer watched", resource.resource);
+                    if let Some(expirer) = self.expirer.as_mut().filter(|_| is_jobs(&resource)) {
+                        expirer.stop();
+                    }
                     let Some(at) = self.position(id) else { continue };
                     self.readers.remove(at).hang_up(link);
                 }
@@ -168,6 +177,12 @@ impl Collector {
                 Change::Deleted(meta) => _ = self.shown.remove(&meta.uid),
                 _ => {}
             }
+        }
+        if let Some(expirer) = &mut self.expirer
+            && self.readers.get(at).is_some_and(|reader| is_jobs(&reader.resource))
+            && self.builder.monitors().get(seen.monitor).is_some()
+        {
+            expirer.hear(link, &seen.change);
         }
         let said = said!(link, "{}", describe(&seen.change));
         self.builder.seen(&mut self.state, link.now, heard_at, seen, &mut self.out);
@@ -258,6 +273,10 @@ impl Collector {
             uids.into_iter().for_each(|uid| _ = self.to_delete.add(now, uid));
         }
     }
+}
+
+fn is_jobs(resource: &ApiResource) -> bool {
+    resource.group == JOB.group && resource.resource == JOB.plural
 }
 
 fn describe(change: &Change) -> String {

@@ -25,6 +25,14 @@ pub(super) const KINDS: [Kind; 6] = [
     Kind::custom(&["v1"], "Gadget", "gadgets", "gadget", false),
 ];
 
+/// A kind of those worlds that have jobs.
+pub(super) static JOB: Kind = Kind::built_in("batch", "Job", "jobs", "job", true);
+
+/// The kinds of all worlds, and of those that have jobs.
+pub(super) fn all_kinds() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().chain([&JOB])
+}
+
 /// The store of the definitions of custom resources.
 pub(super) const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 pub(super) const DEFINITIONS_PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -52,12 +60,12 @@ impl Kind {
 
     /// What a reference means by these two words, whether it is served or not.
     pub(super) fn named(api_version: &str, kind: &str) -> Option<&'static Kind> {
-        KINDS.iter().find(|k| k.kind == kind && k.versions.iter().any(|v| k.api_version(v) == api_version))
+        all_kinds().find(|k| k.kind == kind && k.versions.iter().any(|v| k.api_version(v) == api_version))
     }
 
     /// By the name of its store in the simulator, which is also that of its definition.
     pub(super) fn stored_in(store: &str) -> Option<&'static Kind> {
-        KINDS.iter().find(|k| k.is_stored_in(store))
+        all_kinds().find(|k| k.is_stored_in(store))
     }
 
     fn is_stored_in(&self, store: &str) -> bool {

@@ -105,5 +105,10 @@ pub const KNOWN: &[Known] = {
             1_000,
             Mistake::HalfListIsWhole,
         ),
+        // One world in ten has jobs.
+        found_by(&[Check::ExpiredTooEarly], 1_000, Mistake::ExpireByUid),
+        found_by(&[Check::ExpiredTooEarly], 1_000, Mistake::ExpireByName),
+        found_by(&[Check::ExpiredTooEarly], 200, Mistake::ExpireAsObserved),
+        found_by(&[Check::ExpiredTooEarly], 200, Mistake::ExpireByOwnClock),
     ]
 };

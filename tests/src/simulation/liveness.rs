@@ -7,7 +7,8 @@ use gc_graph::Uid;
 use hashbrown::HashSet;
 
 use super::collector::Collector;
-use super::kinds::KINDS;
+use super::jobs;
+use super::kinds::{JOB, KINDS, all_kinds};
 use super::link::Link;
 use super::truth::{Check, Object, Owner, Truth, Violation, show_reference};
 use crate::sim::{Resource, built_in};
@@ -17,6 +18,7 @@ pub(super) fn check(collector: &Collector, link: &Link) -> Result<(), Violation>
     let held = held(&link.truth);
     for object in link.truth.objects.values() {
         check_object(&link.truth, object, &held)?;
+        check_expired(&link.truth, object)?;
     }
     check_graph(collector, &link.truth)?;
     check_virtual(collector, &link.truth)
@@ -48,6 +50,18 @@ fn check_object(truth: &Truth, object: &Object, held: &BTreeSet<&str>) -> Result
         return Err(Violation::new(Check::ReferenceLeft, format!("{} has {owners:?}", object.show())));
     }
     Ok(())
+}
+
+/// Nothing is at rest before every TTL has expired.
+fn check_expired(truth: &Truth, object: &Object) -> Result<(), Violation> {
+    if object.kind != &JOB || object.meta.being_deleted {
+        return Ok(());
+    }
+    let job = truth.jobs.version(&object.meta.uid, &object.meta.resource_version);
+    match job.and_then(jobs::due_ms) {
+        Some(_) => Err(Violation::new(Check::ExpiredLeft, object.show())),
+        None => Ok(()),
+    }
 }
 
 /// Whether an owner is one of which nobody can say whether it exists.
@@ -108,7 +122,7 @@ fn check_graph(collector: &Collector, truth: &Truth) -> Result<(), Violation> {
 /// Whether a node is of one of the kinds of the simulation; definitions are watched as well.
 fn is_ours(collector: &Collector, uid: &str) -> bool {
     let node = collector.state.graph().get(&Uid::new(uid));
-    node.is_some_and(|node| KINDS.iter().any(|kind| kind.kind == node.kind()))
+    node.is_some_and(|node| all_kinds().any(|kind| kind.kind == node.kind()))
 }
 
 fn differs(collector: &Collector, object: &Object) -> Option<String> {
@@ -168,9 +182,12 @@ fn check_virtual(collector: &Collector, truth: &Truth) -> Result<(), Violation> 
 }
 
 /// The resources that are not watched: none of the kinds of the simulation, and not the definitions.
-pub(super) fn ignored() -> HashSet<(String, String)> {
+pub(super) fn ignored(has_jobs: bool) -> HashSet<(String, String)> {
     let is_ours = |r: &Resource| {
-        KINDS.iter().any(|kind| kind.group == r.group && kind.plural == r.plural)
+        KINDS
+            .iter()
+            .chain(has_jobs.then_some(&JOB))
+            .any(|kind| kind.group == r.group && kind.plural == r.plural)
             || r.plural == "customresourcedefinitions"
     };
     let others = built_in().into_iter().filter(|r| !is_ours(r));

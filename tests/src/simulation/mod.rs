@@ -30,6 +30,21 @@
 //!   has, blocks it (`foregroundDeletion`) or names it (`orphan`). A reference that is written after the owner's deletion
 //!   began is in a race that nobody can win, and does not count for `orphan`.
 //!
+//! # Jobs
+//!
+//! One world in ten has jobs, drawn from a stream of its own, so that the others are what they would be without. Users
+//! create jobs, finish them (sometimes in the future, sometimes without a time), set, raise, lower and take away TTLs,
+//! and create jobs again under their names; the clock of the collector's machine is wrong by up to an hour, either way,
+//! and jumps. gc-core's engine hears what the graph's watch of jobs shows, and its attempts have the same faults as the
+//! others. They are signed apart:
+//!
+//! - Such an attempt writes nothing but the beginning of a deletion. It is right when the version that the server has at
+//!   that moment has finished, and its finish time and its TTL, as they stand there, have passed by the server's clock.
+//! - At rest no job is left that has finished with a TTL and is not being deleted.
+//!
+//! For the graph and its collector a job is an object like any other: it has owners and dependents, and its deletion for
+//! its TTL is one by somebody else, in the foreground.
+//!
 //! # What the world does not do
 //!
 //! Nothing helps against a server that lies again and again. It denies objects that exist (a 404 that names them), but none
@@ -59,6 +74,7 @@
 //! ```
 
 mod collector;
+mod jobs;
 mod kinds;
 mod known;
 mod link;
@@ -68,6 +84,7 @@ mod reader;
 mod shrink;
 pub mod small_worlds;
 mod truth;
+mod ttl;
 mod users;
 mod weather;
 mod worker;
@@ -130,6 +147,14 @@ pub enum Mistake {
     Any404IsProof,
     /// A list that breaks off counts as complete.
     HalfListIsWhole,
+    /// A job whose TTL has expired is deleted by its UID alone (the reference and Volcano do).
+    ExpireByUid,
+    /// The same by its name alone.
+    ExpireByName,
+    /// A job is deleted for the TTL that a watch has shown, without a read.
+    ExpireAsObserved,
+    /// A TTL expires by the collector's own clock, whatever the server's says.
+    ExpireByOwnClock,
     /// Reads take what the server's watch cache has (`resourceVersion=0`), which may be behind (kubernetes/kubernetes#59848).
     ReadsFromCache,
 }
@@ -147,6 +172,8 @@ pub struct Report {
     pub objects: usize,
     /// Objects that the collector deleted.
     pub deleted: u64,
+    /// Jobs that it deleted because their TTL had expired.
+    pub expired: u64,
     /// Whether it ended because a restored server had passed what a watch had seen.
     pub is_overtaken: bool,
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use gc_client::{ObjectMeta, OwnerReference};
 use gc_core::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Resource};
 
-use super::kinds::{DEFINITIONS, KINDS, Kind};
+use super::jobs::{self, Jobs};
+use super::kinds::{DEFINITIONS, JOB, KINDS, Kind, all_kinds};
+use super::ttl::EXPIRER;
 use crate::sim::{ApiServer, Write, object_meta};
 
 /// How the collector signs its requests.
@@ -39,6 +41,10 @@ pub enum Check {
     FinalizerLeft,
     /// A reference that should have been removed is left.
     ReferenceLeft,
+    /// A job was deleted for its TTL before that had expired, or one that has none.
+    ExpiredTooEarly,
+    /// A job whose TTL has expired is left.
+    ExpiredLeft,
     /// Work does not end.
     NoRest,
     /// The graph is not what the server has.
@@ -161,6 +167,7 @@ pub(super) struct Truth {
     places: BTreeMap<(String, String, String), String>,
     definitions: BTreeSet<String>,
     served_once: BTreeSet<String>,
+    pub jobs: Jobs,
     writes_seen: usize,
     pub step: u64,
     /// When each step began, in virtual time.
@@ -195,6 +202,7 @@ impl Truth {
         (self.writes_seen, self.step, self.deleted, self.life) =
             (now.writes_seen, now.step, now.deleted, now.life);
         self.ignored = now.ignored;
+        self.jobs.go_back_from(now.jobs);
         self.restored_at = now.step;
         // Orphaning that is undone by the restore may be under way; it spares objects, so it is let pass.
         let orphaning = now.orphaning_since.into_keys().chain(now.orphaning_until.into_keys());
@@ -222,7 +230,14 @@ impl Truth {
             self.take_definition(write);
             return Ok(());
         }
+        if write.user_agent == EXPIRER {
+            self.unless_ignored(jobs::judge(write, server_ms(self.began(self.step))))?;
+            self.jobs.expired += 1;
+        }
         let Some(kind) = Kind::stored_in(&write.resource) else { return Ok(()) };
+        if kind == &JOB {
+            self.jobs.take(write);
+        }
         let meta = |value: &Option<std::sync::Arc<serde_json::Value>>| {
             value.as_ref().map(|v| Object { kind, meta: object_meta(v) })
         };
@@ -277,7 +292,7 @@ impl Truth {
 
     /// The UID of what is there.
     pub(super) fn uid_at(&self, resource: &Resource, namespace: &str, name: &str) -> Option<&str> {
-        let kind = KINDS.iter().find(|k| k.group == resource.group && k.plural == resource.resource)?;
+        let kind = all_kinds().find(|k| k.group == resource.group && k.plural == resource.resource)?;
         self.at(kind, namespace, name).map(|object| object.meta.uid.as_str())
     }
 
@@ -521,6 +536,11 @@ impl Truth {
     pub(super) fn kinds_served(&self) -> impl Iterator<Item = &'static Kind> {
         KINDS.iter().filter(|kind| self.is_served(kind))
     }
+}
+
+/// The server's clock, in Unix milliseconds, so long after the start of the world: 1 January 2026.
+pub(super) fn server_ms(now: Duration) -> i64 {
+    1_767_225_600_000 + i64::try_from(now.as_millis()).unwrap_or(i64::MAX / 2)
 }
 
 fn place(object: &Object) -> (String, String, String) {

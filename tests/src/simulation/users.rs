@@ -8,12 +8,12 @@ use super::random::Random;
 use super::truth::{Object, Violation};
 use crate::sim::{Request, Response};
 
-const USER: &str = "user";
-const NAMESPACES: [&str; 2] = ["a", "b"];
+pub(super) const USER: &str = "user";
+pub(super) const NAMESPACES: [&str; 2] = ["a", "b"];
 /// Few names, so that they are taken again.
 const NAMES: [&str; 5] = ["n0", "n1", "n2", "n3", "n4"];
 /// What other controllers hold objects with.
-const HOLDS: [&str; 2] = ["example.com/hold", "example.com/keep"];
+pub(super) const HOLDS: [&str; 2] = ["example.com/hold", "example.com/keep"];
 
 /// The namespaces and the definitions that every world begins with.
 pub(super) fn prepare(link: &mut Link) -> Result<(), Violation> {

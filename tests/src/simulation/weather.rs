@@ -50,6 +50,7 @@ pub(super) fn clear(world: &mut World<'_>) {
     switches.broken_resources.clear();
     world.link.fault_permille = 0;
     world.link.cache_is_behind_until = Duration::ZERO;
+    world.link.clock_ahead_ms = 0;
     world.paused_until = Duration::ZERO;
     if let Some(collector) = &mut world.collector {
         for reader in &mut collector.readers {
@@ -112,9 +113,13 @@ fn go_away(world: &mut World<'_>, for_so_long: Duration) {
     link.server.close_all_watches();
     link.away_until = link.now + for_so_long;
     link.late.clear();
+    link.late_expiries.clear();
     link.server.switches.cache_at = None;
     if let Some(collector) = &mut world.collector {
         lose_requests(&mut collector.workers);
+        if let Some(expirer) = &mut collector.expirer {
+            expirer.lose_requests();
+        }
     }
 }
 

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::collector::{Collector, Setup};
+use super::jobs::{self, has_jobs};
 use super::link::{Link, said};
 use super::random::Random;
 use super::truth::{Check, Truth, Violation};
+use super::ttl::{self, Expirer};
 use super::{Failure, Mistake, Options, Report, Trace, liveness, users, weather, worker};
 use crate::sim::{ApiServer, Snapshot};
 
@@ -19,6 +21,9 @@ const REST_STEPS_MAX: u64 = 200_000;
 /// of discovery every 30 s.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 const IDLE_REQUESTS_PER_MINUTE: u64 = 2 * 2 + 7 * 2;
+/// In worlds that have jobs: of the watch of these, and of a finished job that does not say when, which is read ever more
+/// rarely.
+const IDLE_REQUESTS_FOR_JOBS: u64 = 2 + 12;
 
 /// A run.
 pub(super) struct World<'t> {
@@ -36,6 +41,8 @@ pub(super) struct World<'t> {
     disturbances: u32,
     pub backup: Option<Backup>,
     start_at: Duration,
+    /// In worlds that have jobs: whether a step is one of those who have to do with them.
+    jobs: Option<Random>,
     /// Until then the collector's process is stopped (SIGSTOP): time passes between two of its steps, and what it has
     /// sent arrives.
     pub paused_until: Duration,
@@ -65,6 +72,8 @@ enum Move {
     Answer,
     Work(usize),
     Late(usize),
+    LateExpiry(usize),
+    Expire(usize),
     Wake,
     Start,
 }
@@ -78,7 +87,8 @@ impl<'t> World<'t> {
             delete_workers: chance.within(1, 4),
             orphan_workers: chance.within(1, 2),
             stream_lists: chance.permille(300),
-            ignored: liveness::ignored(),
+            ignored: liveness::ignored(has_jobs(seed)),
+            has_jobs: has_jobs(seed),
             core: core_options(seed, options.mistake),
             builder: match options.mistake {
                 Some(Mistake::Builder(mistake)) => Some(mistake),
@@ -100,6 +110,8 @@ impl<'t> World<'t> {
             away_until: Duration::ZERO,
             cache_is_behind_until: Duration::ZERO,
             denied: BTreeSet::new(),
+            late_expiries: Vec::new(),
+            clock_ahead_ms: 0,
             in_hand: Vec::new(),
         };
         World {
@@ -114,6 +126,7 @@ impl<'t> World<'t> {
             disturbances: 0,
             backup: None,
             start_at: Duration::ZERO,
+            jobs: has_jobs(seed).then(|| Random::apart(seed, 5)),
             paused_until: Duration::ZERO,
             calm_since: Duration::ZERO,
             step: 0,
@@ -130,6 +143,7 @@ impl<'t> World<'t> {
                 requests: self.link.requests,
                 objects: self.link.truth.past.len(),
                 deleted: self.link.truth.deleted,
+                expired: self.link.truth.jobs.expired,
                 is_overtaken: self.is_overtaken,
             }),
             Err(violation) => Err(Box::new(Failure {
@@ -148,6 +162,7 @@ impl<'t> World<'t> {
             let mut chance = Random::apart(self.seed, 1_000 + u64::from(self.disturbances));
             self.disturb(|world| users::create(&mut world.link, &mut chance))?;
         }
+        self.create_jobs()?;
         self.start_if_dead();
         let steps = self.chance.within(30, 500).min(self.options.steps_max);
         for _ in 0..steps {
@@ -170,10 +185,20 @@ impl<'t> World<'t> {
         self.idle()
     }
 
+    fn create_jobs(&mut self) -> Result<(), Violation> {
+        let count = self.jobs.as_mut().map_or(0, |jobs| jobs.within(1, 4));
+        for _ in 0..count {
+            let mut chance = Random::apart(self.seed, 1_000 + u64::from(self.disturbances));
+            self.disturb(|world| jobs::create(&mut world.link, &mut chance))?;
+        }
+        Ok(())
+    }
+
     fn storm_step(&mut self) -> Result<(), Violation> {
         // While the collector is stopped the others go on.
         let permille = if self.link.now < self.paused_until { 700 } else { self.disturbance_permille };
-        if !self.chance.permille(permille) {
+        let is_of_jobs = self.jobs.as_mut().is_some_and(|jobs| jobs.permille(jobs::STEPS_PERMILLE));
+        if !is_of_jobs && !self.chance.permille(permille) {
             return self.any_move().map(drop);
         }
         // A restore shows in versions that are older than before. Nobody writes until every watch has had its look:
@@ -185,7 +210,9 @@ impl<'t> World<'t> {
         }
         let is_weather = self.chance.permille(self.weather_permille);
         let mut chance = Random::apart(self.seed, 1_000 + u64::from(self.disturbances));
-        if is_weather {
+        if is_of_jobs {
+            self.disturb(|world| jobs::act(world, &mut chance))
+        } else if is_weather {
             self.disturb(|world| weather::strike(world, &mut chance))
         } else {
             let jobs =
@@ -248,6 +275,7 @@ impl<'t> World<'t> {
         let mut moves = Vec::new();
         let mut wakes: Vec<Duration> = Vec::new();
         moves.extend((0..self.link.late.len()).map(Move::Late));
+        moves.extend((0..self.link.late_expiries.len()).map(Move::LateExpiry));
         let Some(collector) = &mut self.collector else {
             if self.start_at <= now {
                 moves.push(Move::Start);
@@ -259,6 +287,7 @@ impl<'t> World<'t> {
         if now < self.paused_until {
             let under_way = collector.workers.iter().enumerate().filter(|(_, worker)| worker.has_sent());
             moves.extend(under_way.map(|(number, _)| Move::Work(number)));
+            moves.extend(collector.expirer.iter().flat_map(|expirer| expirer.sent()).map(Move::Expire));
             return (moves, Some(self.paused_until));
         }
         for (at, reader) in collector.readers.iter().enumerate() {
@@ -297,6 +326,11 @@ impl<'t> World<'t> {
                 _ => {}
             }
         }
+        if let Some(expirer) = &collector.expirer {
+            let (workers, wake) = expirer.moves(&self.link);
+            moves.extend(workers.into_iter().map(Move::Expire));
+            wakes.push(wake);
+        }
         (moves, wakes.into_iter().min())
     }
 
@@ -310,6 +344,14 @@ impl<'t> World<'t> {
                 let said =
                     said!(link, "{} -> {}", worker::show_request(&request), worker::show_reply(&reply));
                 self.say("late", &said);
+            }
+            return Ok(());
+        }
+        if let Move::LateExpiry(at) = chosen {
+            let request = link.late_expiries.swap_remove(at);
+            if chance.permille(700) {
+                link.expiry_arrives_late(&request)?;
+                self.say("late", &ttl::show(&request));
             }
             return Ok(());
         }
@@ -331,7 +373,11 @@ impl<'t> World<'t> {
             Move::Work(number) => {
                 (said!(link, "worker {number}"), worker::step(collector, number, link, chance)?)
             }
-            Move::Late(_) | Move::Start => (String::new(), String::new()),
+            Move::Expire(number) => {
+                let Some(expirer) = &mut collector.expirer else { return Ok(()) };
+                (said!(link, "ttl {number}"), expirer.step(number, link)?)
+            }
+            Move::Late(_) | Move::LateExpiry(_) | Move::Start => (String::new(), String::new()),
         };
         self.say(&who, &said);
         Ok(())
@@ -344,6 +390,7 @@ impl<'t> World<'t> {
         for reader in &mut collector.readers {
             reader.hang_up(&mut self.link);
         }
+        self.link.late_expiries.extend(collector.expirer.into_iter().flat_map(Expirer::into_under_way));
         for worker in collector.workers {
             self.link.late.extend(worker.under_way(self.link.truth.life));
         }
@@ -385,6 +432,8 @@ impl<'t> World<'t> {
             collector.to_delete.next_ready(now).is_none() && collector.to_orphan.next_ready(now).is_none();
         nothing_queued
             && self.link.late.is_empty()
+            && self.link.late_expiries.is_empty()
+            && collector.expirer.as_ref().is_none_or(Expirer::is_at_rest)
             && collector.builder.is_collecting()
             && collector.builder.monitors().iter().all(|monitor| monitor.is_synced())
             && collector.findings.is_empty()
@@ -404,12 +453,13 @@ impl<'t> World<'t> {
             .collect();
         let busy = collector.workers.iter().filter_map(|w| w.job.as_ref()).map(|job| job.uid.to_string());
         format!(
-            "to delete at {:?}, {} wait; to orphan at {:?}; readers {readers:?}; busy {:?}; discovery {}; now {now:?}",
+            "to delete at {:?}, {} wait; to orphan at {:?}; readers {readers:?}; busy {:?}; discovery {}; jobs {}; now {now:?}",
             collector.to_delete.next_ready(now),
             collector.to_delete.waiting_len(),
             collector.to_orphan.next_ready(now),
             busy.collect::<Vec<_>>(),
             collector.is_discovery_quiet(),
+            collector.expirer.as_ref().map(Expirer::unrest).unwrap_or_default(),
         )
     }
 
@@ -437,7 +487,8 @@ impl<'t> World<'t> {
         }
         let minutes = idle.as_secs().div_ceil(60) + 1;
         let sent = self.link.requests - requests;
-        if minutes * IDLE_REQUESTS_PER_MINUTE < sent {
+        let for_jobs = if self.setup.has_jobs { IDLE_REQUESTS_FOR_JOBS } else { 0 };
+        if minutes * (IDLE_REQUESTS_PER_MINUTE + for_jobs) < sent {
             return Err(Violation::new(Check::Idle, format!("{sent} requests in {minutes} minutes")));
         }
         Ok(())
