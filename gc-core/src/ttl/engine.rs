@@ -467,6 +467,10 @@ impl Engine {
                 self.table.remove(place);
             }
             Outcome::NoFinishTime(_) | Outcome::Refused { .. } => {
+                if meanwhile == Meanwhile::Nothing && matches!(outcome, Outcome::NoFinishTime(_)) {
+                    // Whichever time a watch shows next is another one.
+                    job.due_ms = None;
+                }
                 self.back_off(now_ms, place, REFUSED_FIRST_MS, REFUSED_MAX_MS);
             }
             Outcome::NotWaiting(_) | Outcome::Failed(_) | Outcome::Busy { .. } => {

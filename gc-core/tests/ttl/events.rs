@@ -40,6 +40,30 @@ fn t3_a_finished_job_without_a_time_is_an_error_with_back_off() {
 }
 
 #[test]
+fn t3_a_finish_time_that_is_gone_and_comes_back_counts_at_once() {
+    check(
+        "
+        seen job/pi @ns uid=u rv=1 Complete=12:00:00 ttl=10
+        live job/pi @ns uid=u rv=2 Complete= ttl=10
+        until 12:00:16
+        show
+        both job/pi @ns uid=u rv=3 Complete=12:00:00 ttl=10
+        until 12:00:17",
+        expect![[r#"
+            12:00:10 read jobs.batch ns/pi -> uid=u rv=2
+            12:00:10 ns/pi = NoFinishTime("lastTransitionTime of the condition Complete is missing")
+            12:00:10 ! NoFinishTime ns/pi: it has finished, but does not say when: lastTransitionTime of the condition Complete is missing; its TTL cannot expire
+            12:00:15 read jobs.batch ns/pi -> uid=u rv=2
+            12:00:15 ns/pi = NoFinishTime("lastTransitionTime of the condition Complete is missing")
+            12:00:16 ns/pi Retrying, due at an unknown time, looked at 12:00:25
+            12:00:16 read jobs.batch ns/pi -> uid=u rv=3
+            12:00:16 delete jobs.batch ns/pi uid=u rv=3 Foreground -> Deleted
+            12:00:16 ns/pi = Deleted { due_ms: 12:00:10, lateness_ms: 6000 }
+        "#]],
+    );
+}
+
+#[test]
 fn t3_times_that_are_none() {
     check(
         "

@@ -110,5 +110,6 @@ pub const KNOWN: &[Known] = {
         found_by(&[Check::ExpiredTooEarly], 1_000, Mistake::ExpireByName),
         found_by(&[Check::ExpiredTooEarly], 200, Mistake::ExpireAsObserved),
         found_by(&[Check::ExpiredTooEarly], 200, Mistake::ExpireByOwnClock),
+        found_by(&[Check::ExpiredLeft], 30_000, Mistake::ExpireDeniedOnce),
     ]
 };

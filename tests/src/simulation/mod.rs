@@ -155,6 +155,8 @@ pub enum Mistake {
     ExpireAsObserved,
     /// A TTL expires by the collector's own clock, whatever the server's says.
     ExpireByOwnClock,
+    /// A job that a server denies once is forgotten (kubernetes/kubernetes#98471).
+    ExpireDeniedOnce,
     /// Reads take what the server's watch cache has (`resourceVersion=0`), which may be behind (kubernetes/kubernetes#59848).
     ReadsFromCache,
 }

@@ -195,6 +195,10 @@ impl Expirer {
                 let due = job.attempt.due();
                 let said = said!(link, "{} {outcome:?}", short_uid(&due.uid.to_string()));
                 self.engine.finish(link.clock_ms(), due, &outcome, &mut Vec::new());
+                let is_denied = matches!(outcome, Outcome::Gone(_));
+                if is_denied && link.mistake == Some(Mistake::ExpireDeniedOnce) {
+                    self.engine.delete(link.clock_ms(), self.id, &due.namespace, &due.name, &due.uid);
+                }
                 Ok(said)
             }
         }
