@@ -1,7 +1,12 @@
 //! The three stages, and whatever a server may answer in them.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use crate::world::check;
 use expect_test::expect;
+use gc_core::ttl::{Gone, Outcome, Reply, Verdict};
+use gc_core::{RETRY_AFTER_MAX, Refusal, Resource, Target};
 
 #[test]
 fn t2_three_stages_and_a_delete_of_exactly_what_was_read() {
@@ -414,4 +419,71 @@ fn t2_s7_a_read_that_took_as_long_as_a_restore_is_made_again() {
             12:00:50.100 ns/pi Retrying, due 12:00:10, looked at 12:00:50.200
         "#]],
     );
+}
+
+#[test]
+fn t3_what_each_answer_that_is_an_error_means() {
+    let jobs = Resource {
+        group: "batch".into(),
+        version: "v1".into(),
+        resource: "jobs".into(),
+        kind: "Job".into(),
+        namespaced: true,
+    };
+    let target = Target { resource: Arc::new(jobs), namespace: "ns".into(), name: "pi".into() };
+    let named =
+        Refusal { is_status: true, reason: "NotFound", name: "pi", kind: "jobs", ..Refusal::default() };
+    let mut text = String::new();
+    for code in [307, 400, 401, 403, 404, 405, 408, 409, 410, 422, 429, 500, 503, 504] {
+        let reply = Reply::refused(&target, &Refusal { code, message: "no", ..named });
+        text += &format!("{code} {reply:?}\n");
+    }
+    expect![[r#"
+        307 Failed("no")
+        400 Refused { code: 400, message: "no" }
+        401 Failed("no")
+        403 Refused { code: 403, message: "no" }
+        404 NotFound
+        405 Refused { code: 405, message: "no" }
+        408 Failed("no")
+        409 Conflict
+        410 Refused { code: 410, message: "no" }
+        422 Refused { code: 422, message: "no" }
+        429 TooManyRequests { retry_after: 1s, message: "no" }
+        500 Failed("no")
+        503 Failed("no")
+        504 Failed("no")
+    "#]]
+    .assert_eq(&text);
+    // It says nothing, or nothing of this object.
+    let silent = Reply::refused(&target, &Refusal { code: 502, ..Refusal::default() });
+    assert_eq!(silent, Reply::Failed("the server answered 502".into()));
+    let of_another = Reply::refused(&target, &Refusal { code: 404, name: "e", ..named });
+    assert!(matches!(of_another, Reply::Failed(_)));
+    // It says for how long it is to be left alone, or asks for too much.
+    for (asked, waits) in [(Some(7), Duration::from_secs(7)), (Some(3_600), RETRY_AFTER_MAX)] {
+        let busy = Refusal { code: 429, retry_after: asked.map(Duration::from_secs), ..named };
+        let Reply::TooManyRequests { retry_after, .. } = Reply::refused(&target, &busy) else {
+            panic!("not busy")
+        };
+        assert_eq!(retry_after, waits);
+    }
+}
+
+#[test]
+fn t2_outcomes_have_the_names_that_metrics_count_them_by() {
+    let outcomes = [
+        Outcome::Deleted { due_ms: 0, lateness_ms: 0 },
+        Outcome::NotDue { due_ms: 0, again_ms: 0, ahead_ms: None },
+        Outcome::NotWaiting(Verdict::NoTtl),
+        Outcome::BeingDeleted,
+        Outcome::Gone(Gone::NotFound),
+        Outcome::NoFinishTime(String::new()),
+        Outcome::Refused { code: 403, message: String::new() },
+        Outcome::Failed(String::new()),
+        Outcome::Busy { retry_after: Duration::ZERO, message: String::new() },
+    ];
+    let names: Vec<&str> = outcomes.iter().map(Outcome::as_str).collect();
+    expect!["deleted not_due not_waiting being_deleted gone no_finish_time refused failed busy"]
+        .assert_eq(&names.join(" "));
 }

@@ -2,7 +2,7 @@
 
 use crate::world::{World, check, profiles};
 use expect_test::expect;
-use gc_core::ttl::Limits;
+use gc_core::ttl::{Engine, Limits, Profile};
 
 #[test]
 fn t2_only_what_has_finished_and_has_a_ttl_waits() {
@@ -386,4 +386,44 @@ fn t2_more_jobs_than_there_is_room_for_are_told_once_and_taken_up_by_the_next_li
         12:02:00 read jobs.batch ns/c -> NotFound
         12:02:00 ns/c = Gone(NotFound)
     "#]].assert_eq(&transcript);
+}
+
+#[test]
+fn t2_jobs_are_counted_by_what_they_wait_for() {
+    let mut world = World::new(profiles(), Limits::default());
+    world.run(
+        "
+        both job/waits @ns uid=a Complete=12:00:00 ttl=3600
+        both job/due @ns uid=b Complete=12:00:00 ttl=20
+        both job/refused @ns uid=c Complete=12:00:00 ttl=5
+        both job/deleted @ns uid=d Complete=12:00:00 ttl=10
+        both job/untimed @ns uid=e Complete= ttl=10
+        both vcjob/other @ns uid=f phase=Completed since=12:00:00 ttl=3600
+        #2 403 forbidden
+        until 12:00:09
+        until 12:00:10",
+    );
+    let now_ms = crate::world::time_ms("12:00:20").unwrap();
+    let job = world.engine.jobs().find(|job| job.name == "waits").unwrap().profile;
+    let other = world.engine.jobs().find(|job| job.name == "other").unwrap().profile;
+    expect!["Counts { waiting: 1, due: 1, in_flight: 0, retrying: 1, confirming: 2 }"]
+        .assert_eq(&format!("{:?}", world.engine.counts(job, now_ms)));
+    let mut due = Vec::new();
+    world.engine.take_due(now_ms, usize::MAX, &mut due);
+    expect!["Counts { waiting: 1, due: 0, in_flight: 2, retrying: 0, confirming: 2 }"]
+        .assert_eq(&format!("{:?}", world.engine.counts(job, now_ms)));
+    expect!["Counts { waiting: 1, due: 0, in_flight: 0, retrying: 0, confirming: 0 }"]
+        .assert_eq(&format!("{:?}", world.engine.counts(other, now_ms)));
+    assert_eq!((world.engine.len(), world.engine.is_empty()), (6, false));
+}
+
+#[test]
+fn t2_a_thousand_profiles_and_no_more() {
+    let mut engine = Engine::new(Limits::default());
+    let profile = std::sync::Arc::new(Profile::batch_job());
+    for n in 0..1_000 {
+        assert_eq!(engine.add_profile(profile.clone()).unwrap().index(), n);
+    }
+    assert_eq!(engine.add_profile(profile).unwrap_err().to_string(), "more than 1000 profiles");
+    assert_eq!((engine.len(), engine.is_empty(), engine.next_due_ms()), (0, true, None));
 }
