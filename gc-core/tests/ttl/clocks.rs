@@ -60,6 +60,37 @@ fn t3_a_clock_that_is_set_back_delays_what_is_not_due_by_it() {
 }
 
 #[test]
+fn t3_a_clock_that_is_set_back_before_an_attempt_begins_costs_no_request() {
+    check(
+        "
+        both job/a @ns uid=a Complete=12:00:00 ttl=60
+        both job/b @ns uid=b Complete=12:00:00 ttl=60
+        #1 timeout
+        after #1 11:59:00
+        until 12:00:30
+        show
+        until 12:02:00",
+        expect![[r#"
+            12:00:30 ns/a Waiting, due 12:01:00
+            ns/b Waiting, due 12:01:00
+            12:01:00 read jobs.batch ns/a -> Failed("timed out")
+            11:59:00 ns/a = Failed("timed out")
+            11:59:00 ns/b = NotDue { due_ms: 12:01:00, again_ms: 12:01:00, ahead_ms: None }
+            12:01:00 read jobs.batch ns/a -> uid=a rv=1
+            12:01:00 delete jobs.batch ns/a uid=a rv=1 Foreground -> Deleted
+            12:01:00 ns/a = Deleted { due_ms: 12:01:00, lateness_ms: 0 }
+            12:01:00 read jobs.batch ns/b -> uid=b rv=1
+            12:01:00 delete jobs.batch ns/b uid=b rv=1 Foreground -> Deleted
+            12:01:00 ns/b = Deleted { due_ms: 12:01:00, lateness_ms: 0 }
+            12:02:00 read jobs.batch ns/a -> NotFound
+            12:02:00 ns/a = Gone(NotFound)
+            12:02:00 read jobs.batch ns/b -> NotFound
+            12:02:00 ns/b = Gone(NotFound)
+        "#]],
+    );
+}
+
+#[test]
 fn t3_a_clock_that_is_set_back_does_not_make_back_offs_longer() {
     check(
         "

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gc_builder::Change;
 use gc_core::Resource;
 use gc_core::ttl::{
-    Attempt, Due, Engine, Facts, Field, Limits, Meta, Outcome, Profile, ProfileId, Reply, Request, Step,
+    Attempt, Due, Engine, Facts, Field, Gone, Limits, Meta, Outcome, Profile, ProfileId, Reply, Request, Step,
 };
 use gc_graph::Uid;
 use serde_json::Value;
@@ -195,7 +195,7 @@ impl Expirer {
                 let due = job.attempt.due();
                 let said = said!(link, "{} {outcome:?}", short_uid(&due.uid.to_string()));
                 self.engine.finish(link.clock_ms(), due, &outcome, &mut Vec::new());
-                let is_denied = matches!(outcome, Outcome::Gone(_));
+                let is_denied = matches!(outcome, Outcome::Gone(Gone::NotFound));
                 if is_denied && link.mistake == Some(Mistake::ExpireDeniedOnce) {
                     self.engine.delete(link.clock_ms(), self.id, &due.namespace, &due.name, &due.uid);
                 }
