@@ -305,7 +305,7 @@ impl World {
 
     /// Time passes; the timer is all that wakes the world.
     fn until(&mut self, end_ms: i64) {
-        for _ in 0..100_000 {
+        for _ in 0..2_000 {
             match self.engine.next_due_ms() {
                 Some(due_ms) if due_ms <= end_ms => self.now_ms = self.now_ms.max(due_ms),
                 _ => {

@@ -7,18 +7,17 @@ use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use gc_builder::{api_resource, live_object, refused, ttl_refused};
+use gc_builder::{api_resource, live_object, refused};
 use gc_client::wire::{self, Format};
 use gc_client::{Discovery, Error, Status, discover_with};
-use gc_core::ttl::Profile;
-use gc_core::{PatchKind, Reply, Request, Target};
+use gc_core::{PatchKind, Reply, Request, Target, ttl};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::Mistake;
 use super::random::Random;
 use super::truth::{COLLECTOR, Cause, Truth, Violation, server_ms};
-use super::ttl;
+use super::ttl::EXPIRER;
 use crate::sim::{self, ApiServer, Effect, FaultRule, Method, Response, WatchId, WatchPoll};
 
 const ACCEPT_OBJECT: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
@@ -60,7 +59,7 @@ pub(super) struct Link {
     /// UIDs of objects of which the collector was told that they do not exist, although they do.
     pub denied: BTreeSet<String>,
     /// The same for jobs whose TTL has expired.
-    pub late_expiries: Vec<gc_core::ttl::Request>,
+    pub late_expiries: Vec<ttl::Request>,
     /// By how much the clock of the collector's machine is ahead of the server's.
     pub clock_ahead_ms: i64,
     /// What workers have in hand: users meddle with it more often than chance would have it.
@@ -138,58 +137,27 @@ impl Link {
         self.carry_out(request, cause, effect)
     }
 
-    /// A request for a job whose TTL has expired.
-    pub(super) fn send_expiry(
-        &mut self,
-        profile: &Profile,
-        request: &gc_core::ttl::Request,
-    ) -> Result<gc_core::ttl::Reply, Violation> {
-        use gc_core::ttl::{Reply, Request};
+    /// A request for a job whose TTL has expired; no answer if it does not come in time.
+    pub(super) fn send_expiry(&mut self, request: &ttl::Request) -> Result<Option<Response>, Violation> {
         self.requests += 1;
-        let (Request::Read(target) | Request::Delete { target, .. }) = request;
-        let effect = match self.draw(matches!(request, Request::Delete { .. })) {
+        let (ttl::Request::Read(target) | ttl::Request::Delete { target, .. }) = request;
+        let effect = match self.draw(matches!(request, ttl::Request::Delete { .. })) {
             Some(Fault::Late) => {
                 self.late_expiries.push(request.clone());
-                return Ok(Reply::Failed("no answer in time".into()));
+                return Ok(None);
             }
             Some(Fault::Denied) => {
-                self.deny(&gc_core::Request::Read(target.clone()), &|_| true).then_some(Effect::NotFound)
+                self.deny(&Request::Read(target.clone()), &|_| true).then_some(Effect::NotFound)
             }
             Some(Fault::Server(effect)) => Some(effect),
             None => None,
         };
-        self.carry_out_expiry(profile, request, effect)
+        self.handle(&expiry_to_wire(request, self.mistake), None, effect).map(Some)
     }
 
-    fn carry_out_expiry(
-        &mut self,
-        profile: &Profile,
-        request: &gc_core::ttl::Request,
-        effect: Option<Effect>,
-    ) -> Result<gc_core::ttl::Reply, Violation> {
-        use gc_core::ttl::{Reply, Request};
-        let (Request::Read(target) | Request::Delete { target, .. }) = request;
-        let wire = expiry_to_wire(request, self.mistake);
-        let response = self.handle(&wire, None, effect)?;
-        Ok(match (request, response.code) {
-            (_, 0) => Reply::Failed("the connection was cut".into()),
-            (_, 300..) => ttl_refused(target, &Error::Status(Box::new(to_status(&response)))),
-            (Request::Delete { .. }, _) => Reply::Deleted,
-            (Request::Read(_), _) => match serde_json::from_slice(response.body_bytes()) {
-                Ok(job) => {
-                    // The header has whole seconds.
-                    let server_ms = Some(self.server_ms() / 1_000 * 1_000)
-                        .filter(|_| self.mistake != Some(Mistake::ExpireByOwnClock));
-                    Reply::Object { facts: Box::new(ttl::facts(profile, &job)), server_ms }
-                }
-                Err(error) => Reply::Failed(error.to_string()),
-            },
-        })
-    }
-
-    /// A request for a job that arrives when nobody waits for the answer any more.
-    pub(super) fn expiry_arrives_late(&mut self, request: &gc_core::ttl::Request) -> Result<(), Violation> {
-        self.carry_out_expiry(&Profile::batch_job(), request, None).map(drop)
+    /// The same, when nobody waits for the answer any more.
+    pub(super) fn expiry_arrives_late(&mut self, request: &ttl::Request) -> Result<(), Violation> {
+        self.handle(&expiry_to_wire(request, self.mistake), None, None).map(drop)
     }
 
     /// Whether the server denies what this request names. A server that does so again and again, or of an object that no
@@ -401,11 +369,10 @@ pub(super) fn to_wire(request: &Request, mistake: Option<Mistake>) -> (sim::Requ
     (wire.accepting(ACCEPT_OBJECT).from_agent(COLLECTOR), target)
 }
 
-fn expiry_to_wire(request: &gc_core::ttl::Request, mistake: Option<Mistake>) -> sim::Request {
-    use gc_core::ttl::Request;
+fn expiry_to_wire(request: &ttl::Request, mistake: Option<Mistake>) -> sim::Request {
     let wire = match request {
-        Request::Read(target) => sim::Request::get(&path(target)),
-        Request::Delete { target, uid, resource_version, policy } => {
+        ttl::Request::Read(target) => sim::Request::get(&path(target)),
+        ttl::Request::Delete { target, uid, resource_version, policy } => {
             let mut preconditions = json!({});
             if mistake != Some(Mistake::ExpireByName) {
                 preconditions["uid"] = uid.to_string().into();
@@ -420,7 +387,7 @@ fn expiry_to_wire(request: &gc_core::ttl::Request, mistake: Option<Mistake>) -> 
             sim::Request::delete(&path(target)).json(&options)
         }
     };
-    wire.accepting("application/json").from_agent(ttl::EXPIRER)
+    wire.accepting("application/json").from_agent(EXPIRER)
 }
 
 fn path(target: &Target) -> String {

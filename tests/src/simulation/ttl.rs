@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gc_builder::Change;
+use gc_builder::{Change, ttl_refused};
+use gc_client::wire::{Format, read_object_fields};
+use gc_client::{Error, Fields};
 use gc_core::Resource;
 use gc_core::ttl::{
     Attempt, Due, Engine, Facts, Field, Gone, Limits, Meta, Outcome, Profile, ProfileId, Reply, Request, Step,
@@ -14,8 +16,9 @@ use serde_json::Value;
 
 use super::Mistake;
 use super::kinds::JOB;
-use super::link::{Link, said};
+use super::link::{Link, said, to_status};
 use super::truth::{Check, Violation, short_uid};
+use crate::sim::Response;
 
 /// How the controller signs its requests.
 pub(super) const EXPIRER: &str = "gc-ttl";
@@ -28,6 +31,8 @@ pub(super) struct Expirer {
     engine: Engine,
     id: ProfileId,
     profile: Arc<Profile>,
+    /// What is read of a job.
+    fields: Fields,
     resource: Arc<Resource>,
     workers: Vec<Option<Job>>,
     /// When it last looked at its clock, and by how much that was ahead then.
@@ -52,6 +57,7 @@ impl Expirer {
         let profile = Arc::new(Profile::batch_job());
         let mut engine = Engine::new(Limits { in_flight_max: WORKERS, ..Limits::default() });
         let id = engine.add_profile(profile.clone()).ok()?;
+        let fields = Fields::new(profile.paths().iter().cloned()).ok()?;
         let resource = Arc::new(Resource {
             group: profile.group().into(),
             version: profile.version().into(),
@@ -60,7 +66,7 @@ impl Expirer {
             namespaced: true,
         });
         let workers = (0..WORKERS).map(|_| None).collect();
-        Some(Expirer { engine, id, profile, resource, workers, looked: (now, 0) })
+        Some(Expirer { engine, id, profile, fields, resource, workers, looked: (now, 0) })
     }
 
     /// What the watch of jobs has to say.
@@ -153,7 +159,8 @@ impl Expirer {
         };
         let reply = match std::mem::replace(&mut job.traffic, Traffic::None) {
             Traffic::Sent(request) => {
-                let reply = link.send_expiry(&self.profile, &request)?;
+                let response = link.send_expiry(&request)?;
+                let reply = self.reply(&request, response, link);
                 let said = said!(link, "{} -> {}", show(&request), show_reply(&reply));
                 job.traffic = Traffic::Back(reply);
                 self.keep(number, job);
@@ -204,6 +211,44 @@ impl Expirer {
         }
     }
 
+    /// What gc-client makes of an answer.
+    fn reply(&self, request: &Request, response: Option<Response>, link: &Link) -> Reply {
+        let Some(response) = response else { return Reply::Failed("no answer in time".into()) };
+        let (Request::Read(target) | Request::Delete { target, .. }) = request;
+        match (request, response.code) {
+            (_, 0) => Reply::Failed("the connection was cut".into()),
+            (_, 300..) => ttl_refused(target, &Error::Status(Box::new(to_status(&response)))),
+            (Request::Delete { .. }, _) => Reply::Deleted,
+            (Request::Read(_), _) => self.object(&response, link),
+        }
+    }
+
+    fn object(&self, response: &Response, link: &Link) -> Reply {
+        let (meta, values) = match read_object_fields(Format::Json, response.body_bytes(), &self.fields) {
+            Ok(read) => read,
+            Err(error) => return Reply::Failed(error.to_string()),
+        };
+        let meta = Meta {
+            namespace: &meta.namespace,
+            name: &meta.name,
+            uid: &meta.uid,
+            resource_version: &meta.resource_version,
+            being_deleted: meta.being_deleted,
+            is_controlled: meta.owner_references.iter().any(|owner| owner.controller == Some(true)),
+        };
+        let field = |field| match field {
+            &gc_client::Field::Absent => Field::Absent,
+            gc_client::Field::Value(value) => Field::Value(value),
+            gc_client::Field::TooLarge => Field::TooLarge,
+        };
+        let fields: Vec<Field<'_>> = values.iter().map(field).collect();
+        let facts = Box::new(self.profile.facts(&meta, &fields));
+        // The header `Date` has whole seconds.
+        let server_ms = Some(link.server_ms() / 1_000 * 1_000);
+        let server_ms = server_ms.filter(|_| link.mistake != Some(Mistake::ExpireByOwnClock));
+        Reply::Object { facts, server_ms }
+    }
+
     fn keep(&mut self, number: usize, job: Job) {
         if let Some(worker) = self.workers.get_mut(number) {
             *worker = Some(job);
@@ -219,7 +264,8 @@ impl Expirer {
         };
         let (uid, policy) = (due.uid.clone(), self.profile.propagation());
         let request = Request::Delete { target, uid, resource_version: String::new(), policy };
-        let reply = link.send_expiry(&self.profile, &request)?;
+        let response = link.send_expiry(&request)?;
+        let reply = self.reply(&request, response, link);
         let outcome = match reply {
             Reply::Deleted => Outcome::Deleted { due_ms: due.due_ms.unwrap_or_default(), lateness_ms: 0 },
             other => Outcome::Failed(format!("{other:?}")),
