@@ -68,7 +68,7 @@ fn failing_worlds_shrink() {
     let mistake = Some(Mistake::Core(Core::StrategicTakesAll));
     let options = Options { mistake, ..Options::default() };
     let (seed, failure) =
-        (0..50).find_map(|seed| run(seed, &options).err().map(|failure| (seed, failure))).unwrap();
+        (0..200).find_map(|seed| run(seed, &options).err().map(|failure| (seed, failure))).unwrap();
     let (smaller, found) = shrink(seed, &options, &failure);
     assert_eq!(found.violation.check, failure.violation.check);
     assert!(found.step < failure.step || smaller.skip.len() as u32 * 2 > failure.disturbances, "{smaller:?}");
