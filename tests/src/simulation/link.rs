@@ -141,7 +141,10 @@ impl Link {
     pub(super) fn send_expiry(&mut self, request: &ttl::Request) -> Result<Option<Response>, Violation> {
         self.requests += 1;
         let (ttl::Request::Read(target) | ttl::Request::Delete { target, .. }) = request;
-        let effect = match self.draw(matches!(request, ttl::Request::Delete { .. })) {
+        let fault = self.draw(matches!(request, ttl::Request::Delete { .. }));
+        // There are few of these requests: they are denied more often than others.
+        let fault = fault.map(|fault| if self.faults.permille(300) { Fault::Denied } else { fault });
+        let effect = match fault {
             Some(Fault::Late) => {
                 self.late_expiries.push(request.clone());
                 return Ok(None);
