@@ -65,6 +65,17 @@ impl PatchType {
     }
 }
 
+/// What [`Client::read_fields`] gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectFields {
+    /// The object's metadata.
+    pub meta: ObjectMeta,
+    /// The fields, in the order of their paths.
+    pub values: Vec<Field>,
+    /// The server's own time when it answered, in Unix milliseconds and to the second, where the answer has it.
+    pub server_time_ms: Option<i64>,
+}
+
 impl Client {
     /// Reads one object's metadata.
     ///
@@ -90,14 +101,16 @@ impl Client {
         namespace: &str,
         name: &str,
         fields: &Fields,
-    ) -> Result<(ObjectMeta, Vec<Field>), Error> {
+    ) -> Result<ObjectFields, Error> {
         let path = object_path(Method::Get, resource, namespace, name)?;
         let request = Request::get(&path, ACCEPT_JSON);
         let response = self.send_ok(&request)?;
         let format = format_of(&request, &response)?;
         let (meta, values) = wire::read_object_fields(format, response.body.as_slice(), fields)
             .map_err(|cause| undecodable(&request, cause.to_string()))?;
-        Ok((expected(&request, meta, namespace, name)?, values))
+        let server_time_ms = jiff::fmt::rfc2822::parse(&response.date).ok();
+        let server_time_ms = server_time_ms.map(|time| time.timestamp().as_millisecond());
+        Ok(ObjectFields { meta: expected(&request, meta, namespace, name)?, values, server_time_ms })
     }
 
     /// Changes a part of one object, and gives its metadata as it is then.

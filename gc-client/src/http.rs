@@ -128,6 +128,8 @@ pub struct Response {
     pub content_type: String,
     /// The header `Retry-After` when it is a number of seconds.
     pub retry_after: Option<Duration>,
+    /// The header `Date`, which is the server's own time in whole seconds; empty when absent.
+    pub date: String,
     /// At most 16 MiB: larger than any object or discovery document, smaller than what would hurt.
     pub body: Vec<u8>,
 }
@@ -456,9 +458,10 @@ impl Inner {
         let code = response.status().as_u16();
         let content_type = header(&response, http::header::CONTENT_TYPE);
         let retry_after = header(&response, http::header::RETRY_AFTER);
+        let date = header(&response, http::header::DATE);
         let reader = response.into_body().into_with_config().limit(BODY_BYTES_MAX).reader();
         let body = read_within(reader, BODY_WITHIN).map_err(|error| self.failure(request, &error))?;
-        Ok(Response { code, content_type, retry_after: self::retry_after(&retry_after), body })
+        Ok(Response { code, content_type, retry_after: self::retry_after(&retry_after), date, body })
     }
 
     fn failure(&self, request: &Request<'_>, error: &ureq::Error) -> Failure {

@@ -21,7 +21,7 @@ pub mod untrusted;
 mod watch;
 pub mod wire;
 
-pub use api::{DeleteOptions, PatchType, Propagation};
+pub use api::{DeleteOptions, ObjectFields, PatchType, Propagation};
 pub use config::{Config, ConfigError};
 #[doc(hidden)]
 pub use discovery::discover_with;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 use gc_client::encode::{self, EncodeMeta};
 use gc_client::{ApiResource, Client, Config, Options, Reflector, ReflectorOptions, Status, WatchEvent};
-use gc_client::{Error, Field, Fields};
+use gc_client::{Error, Field, Fields, ObjectFields};
 use support::{Reply, Server, json};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -811,7 +811,10 @@ fn t1_fields_are_asked_for_in_json_and_come_with_each_object() {
 fn t2_a_read_gives_the_fields_and_only_of_the_object_that_was_asked_for() {
     let json = "application/json";
     let answers = [
-        whole(json, job("a", "9", "Completed").as_bytes()),
+        whole(
+            "application/json\r\nDate: Mon, 30 Nov 2026 13:00:00 GMT",
+            job("a", "9", "Completed").as_bytes(),
+        ),
         whole(json, job("b", "9", "Completed").as_bytes()),
         whole(PROTOBUF, &encode::partial_object_metadata(&meta("a", "9"))),
         status(404, "NotFound"),
@@ -822,13 +825,19 @@ fn t2_a_read_gives_the_fields_and_only_of_the_object_that_was_asked_for() {
     let mut said = String::new();
     for _ in 0..4 {
         match client.read_fields(&pods(), "ns", "a", &phase()) {
-            Ok((meta, fields)) => writeln!(said, "{} at {} {fields:?}", meta.name, meta.resource_version),
+            Ok(ObjectFields { meta, values, server_time_ms }) => {
+                writeln!(
+                    said,
+                    "{} at {} {values:?}, server's time {server_time_ms:?}",
+                    meta.name, meta.resource_version
+                )
+            }
             Err(error) => writeln!(said, "{}", without_server(&error.to_string())),
         }
         .unwrap();
     }
     expect![[r#"
-        a at 9 [Value(String("Completed"))]
+        a at 9 [Value(String("Completed"))], server's time Some(1796043600000)
         GET /api/v1/namespaces/ns/pods/a: cannot read the answer: the answer is not the object that was asked for, but one with name "b", namespace "ns" and UID "u-b"
         GET /api/v1/namespaces/ns/pods/a: cannot read the answer: protobuf, where fields of the objects were asked for in JSON (after 0 bytes)
         the server answered 404 NotFound: m

@@ -6,29 +6,32 @@ use std::time::Instant;
 use crossbeam_channel::Receiver;
 use gc_client::{Client, Config, Options};
 use gc_core::State;
+use gc_core::ttl::Profile;
 use gc_graph::Uid;
 use gc_queue::Queue;
 use hashbrown::HashSet;
 use log::info;
 
 use crate::events::Recorder;
-use crate::flags::{ALWAYS_IGNORED, Flags, MetricsBindAddress};
+use crate::flags::{ALWAYS_IGNORED, Controller, Flags, MetricsBindAddress};
 use crate::health::Health;
 use crate::metrics::{GraphNumbers, Metrics, QueueNumbers, Sources, queue_names};
 use crate::run::{Applied, Inputs, Settings, inputs, run};
 use crate::serve::{Pages, Server};
+use crate::ttl::{self, Controllers, Tools};
 use crate::workers::{Shared, lock};
 
 /// Requests in flight for each worker: one of its own, and some for the dependents that an owner's worker orphans in
 /// parallel.
 const IN_FLIGHT_PER_WORKER: usize = 2;
 
-/// Collects garbage until `stop` gets a message or is disconnected, then stops within 5 s (R6).
+/// Runs the controllers until `stop` gets a message or is disconnected, then stops within 5 s (R6).
 ///
 /// # Errors
 /// One line: the configuration or the address that cannot be used, and the mend. What goes wrong later (a server that
 /// is down, say) is logged and tried again.
 pub fn daemon(flags: &Flags, stop: &Receiver<()>) -> Result<(), String> {
+    let controllers = ttl_controllers(flags)?;
     let config =
         Config::load(flags.kubeconfig.as_deref(), flags.context.as_deref()).map_err(|e| e.to_string())?;
     let client = Client::new(&config, &client_options(flags)).map_err(|e| e.to_string())?;
@@ -39,17 +42,70 @@ pub fn daemon(flags: &Flags, stop: &Receiver<()>) -> Result<(), String> {
     let health = Arc::new(Health::new(Instant::now()));
     let server = serve(flags, &health, &metrics, &state)?;
     let recorder = Recorder::start(&client, &metrics).map_err(|e| format!("cannot start a thread: {e}"))?;
+    let recorder = Arc::new(recorder);
     let proxy = config.proxy_place().map(|place| format!(" through the proxy {place}")).unwrap_or_default();
-    info!("gc-daemon {} collects the garbage of {}{proxy}", env!("CARGO_PKG_VERSION"), config.server());
-    let shared = Arc::new(Shared::new(state, queues, client, metrics, recorder, findings));
-    run(&settings(flags), &shared, &health, inputs, stop);
+    let names: Vec<&str> = Controller::ALL.iter().filter(|c| flags.runs(**c)).map(|c| c.name()).collect();
+    info!(
+        "gc-daemon {} runs {} against {}{proxy}",
+        env!("CARGO_PKG_VERSION"),
+        names.join(", "),
+        config.server()
+    );
+    let tools = Tools { client: client.clone(), metrics: metrics.clone(), recorder: recorder.clone() };
+    let ttl = Controllers::start(controllers, &tools)?;
+    if flags.runs(Controller::GarbageCollector) {
+        let shared = Arc::new(Shared::new(state, queues, client, metrics, recorder, findings));
+        run(&settings(flags), &shared, &health, inputs, ttl, stop);
+    } else {
+        ttl::alone::run(&client, &metrics, &health, ttl, stop);
+    }
     drop(server);
     Ok(())
 }
 
+/// The TTL controllers that the flags ask for. A profile of the file takes the place of the one that is built in.
+fn ttl_controllers(flags: &Flags) -> Result<Vec<ttl::Settings>, String> {
+    let given = flags.ttl_config.as_deref().map(ttl::config::read).transpose()?.unwrap_or_default();
+    let (volcanos, others): (Vec<Profile>, Vec<Profile>) =
+        given.into_iter().partition(|profile| profile.name() == Profile::volcano_job().name());
+    let profiles_of = |controller: Controller, built_in: Profile, mut profiles: Vec<Profile>| {
+        if !flags.runs(controller) {
+            return match profiles.first() {
+                None => Ok(None),
+                Some(profile) => Err(format!(
+                    "--ttl-config: has a profile for {}, but --controllers leaves out {}",
+                    profile.name(),
+                    controller.name()
+                )),
+            };
+        }
+        if profiles.iter().all(|profile| profile.name() != built_in.name()) {
+            profiles.insert(0, built_in);
+        }
+        Ok(Some(profiles))
+    };
+    let jobs = profiles_of(Controller::TtlAfterFinished, Profile::batch_job(), others)?;
+    let volcano = profiles_of(Controller::VolcanoGc, Profile::volcano_job(), volcanos)?;
+    let settings = |controller: Controller, workers, profiles| ttl::Settings {
+        name: controller.name(),
+        workers,
+        profiles,
+    };
+    let jobs = jobs.map(|profiles| {
+        settings(Controller::TtlAfterFinished, flags.concurrent_ttl_after_finished_syncs, profiles)
+    });
+    let volcano =
+        volcano.map(|profiles| settings(Controller::VolcanoGc, flags.worker_threads_for_gc, profiles));
+    Ok(jobs.into_iter().chain(volcano).collect())
+}
+
 fn client_options(flags: &Flags) -> Options {
     Options {
-        max_in_flight: flags.concurrent_gc_syncs.saturating_mul(IN_FLIGHT_PER_WORKER),
+        max_in_flight: flags
+            .concurrent_gc_syncs
+            .saturating_mul(IN_FLIGHT_PER_WORKER)
+            .saturating_add(flags.concurrent_ttl_after_finished_syncs)
+            .saturating_add(flags.worker_threads_for_gc),
         qps: flags.kube_api_qps,
         burst: flags.kube_api_burst,
         user_agent: format!("gc-daemon/{} garbage-collector", env!("CARGO_PKG_VERSION")),

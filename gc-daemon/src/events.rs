@@ -1,6 +1,6 @@
 //! Events on objects: what a person sees at the end of `kubectl describe`.
 //!
-//! There is one so far, `OwnerRefInvalidNamespace` (spec G4), in the reference's words. Events are a courtesy: nobody
+//! `OwnerRefInvalidNamespace` (spec G4), in the reference's words, and what the TTL controllers report. Events are a courtesy: nobody
 //! waits for one, and none is worth a retry storm. So the caller never blocks, whatever the API server does; what does
 //! not fit is dropped and counted.
 //!
@@ -53,6 +53,8 @@ pub struct Recorder {
 /// An event before it has a time.
 #[derive(Debug)]
 struct Note {
+    /// Who says it.
+    component: &'static str,
     object: Coordinate,
     reason: &'static str,
     message: String,
@@ -104,7 +106,19 @@ impl Recorder {
             "ownerRef [{}/{}, namespace: {}, name: {}, uid: {}] does not exist in namespace {:?}",
             owner.api_version, owner.kind, owner.namespace, owner.name, owner.uid, object.namespace
         );
-        self.record(Note { object: object.clone(), reason: "OwnerRefInvalidNamespace", message });
+        let reason = "OwnerRefInvalidNamespace";
+        self.record(Note { component: COMPONENT, object: object.clone(), reason, message });
+    }
+
+    /// A warning of a controller about an object.
+    pub fn warning(
+        &self,
+        component: &'static str,
+        object: Coordinate,
+        reason: &'static str,
+        message: String,
+    ) {
+        self.record(Note { component, object, reason, message });
     }
 
     fn record(&self, note: Note) {
@@ -260,7 +274,7 @@ fn event_namespace(object: &Coordinate) -> &str {
 /// The core/v1 Event. `last_ns` keeps names apart when two are made in the same nanosecond.
 fn event(note: &Note, now: Timestamp, last_ns: &mut i128) -> Value {
     *last_ns = now.as_nanosecond().max(*last_ns + 1);
-    let Note { object, reason, message } = note;
+    let Note { component, object, reason, message } = note;
     let time = format!("{now:.0}");
     let mut involved = json!({
         "apiVersion": object.api_version,
@@ -274,13 +288,13 @@ fn event(note: &Note, now: Timestamp, last_ns: &mut i128) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": { "name": event_name(&object.name, *last_ns), "namespace": event_namespace(object) },
+        "metadata": { "name": event_name(component, &object.name, *last_ns), "namespace": event_namespace(object) },
         "involvedObject": involved,
         "type": "Warning",
         "reason": reason,
         "message": shortened(message),
-        "source": { "component": COMPONENT },
-        "reportingComponent": COMPONENT,
+        "source": { "component": component },
+        "reportingComponent": component,
         "reportingInstance": "",
         "firstTimestamp": time,
         "lastTimestamp": time,
@@ -290,13 +304,13 @@ fn event(note: &Note, now: Timestamp, last_ns: &mut i128) -> Value {
 
 /// `<object>.<hex>`, or the component's name where the object's would make no valid name of an event
 /// (kubernetes/kubernetes#127594: cluster roles with colons, names of full length).
-fn event_name(object: &str, nanoseconds: i128) -> String {
+fn event_name(component: &str, object: &str, nanoseconds: i128) -> String {
     let name = format!("{object}.{nanoseconds:x}");
     let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
     let is_subdomain = name.len() <= 253
         && name.bytes().all(is_allowed)
         && name.split('.').all(|label| !label.is_empty() && !label.starts_with('-') && !label.ends_with('-'));
-    if is_subdomain { name } else { format!("{COMPONENT}.{nanoseconds:x}") }
+    if is_subdomain { name } else { format!("{component}.{nanoseconds:x}") }
 }
 
 fn shortened(message: &str) -> String {

@@ -19,6 +19,8 @@ pub const ALWAYS_IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io",
 
 /// More workers than this only queue up behind the server's own limits on concurrent writes.
 const CONCURRENT_GC_SYNCS_MAX: u32 = 1_000;
+/// The same for jobs whose TTL has expired.
+const TTL_WORKERS_MAX: u32 = 1_000;
 /// Ten thousand requests, a second or at once, are more than any API server answers; a larger figure is a slip of the finger.
 const REQUESTS_MAX: u32 = 10_000;
 /// A list longer than this belongs in fewer words: somebody generated it by mistake.
@@ -33,7 +35,8 @@ const SHOWN_LINE_MAX: usize = 400;
 const ABOUT: &str = "\
 gc-daemon deletes what its owner leaves behind: it is the Kubernetes garbage collector as a program of its own. It \
 watches every kind that can be deleted, follows metadata.ownerReferences, and carries out background, foreground and \
-orphan deletion. It never deletes without the UID and the resourceVersion that it decided on.
+orphan deletion. With --controllers it deletes finished jobs with a TTL, too. It never deletes without the UID and the \
+resourceVersion that it decided on.
 
 Run one instance against an API server whose own collector is off: kube-controller-manager \
 --controllers=*,-garbage-collector-controller, or an API server that never had one (envtest, kwokctl without its controller manager).";
@@ -47,6 +50,10 @@ Examples:
 
   In a cluster, gentle with a small API server, leaving one kind alone:
     gc-daemon --kube-api-qps 50 --kube-api-burst 100 --gc-ignored-resources widgets.example.com
+
+  Finished jobs as well, Volcano's among them; and when is each of them due?
+    gc-daemon --controllers='*' --ttl-config ttl.yaml
+    gc-daemon --ttl-list
 
   What is it doing, and why does that object not go?
     curl 'http://127.0.0.1:10262/readyz?verbose'
@@ -107,6 +114,49 @@ pub struct Flags {
         value_parser = group_resource
     )]
     pub gc_ignored_resources: Vec<GroupResource>,
+
+    /// Which controllers run: their names, `*` for all, `-NAME` for all but one.
+    ///
+    /// garbage-collector-controller (or garbagecollector), ttl-after-finished-controller (or ttl-after-finished) and
+    /// volcano-gc-controller. Separated by commas; the flag may be given several times, and the lists add up.
+    ///
+    /// Only the collector runs by default: where kube-controller-manager or Volcano's controller manager runs, it
+    /// deletes finished jobs already. Two that do it harm no job, but they do the work twice.
+    #[arg(
+        long,
+        value_name = "LIST",
+        help_heading = "Controllers",
+        default_value = "garbage-collector-controller",
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        action = clap::ArgAction::Append,
+        value_parser = controller_choice
+    )]
+    pub controllers: Vec<ControllerChoice>,
+
+    /// How many finished jobs are worked on at the same time, 1 to 1000.
+    ///
+    /// By ttl-after-finished-controller: `batch/v1` and what --ttl-config adds.
+    #[arg(long, value_name = "N", help_heading = "Finished jobs", default_value = "5", allow_negative_numbers = true, value_parser = ttl_syncs)]
+    pub concurrent_ttl_after_finished_syncs: usize,
+
+    /// The same for Volcano's jobs, 1 to 1000.
+    ///
+    /// By volcano-gc-controller; Volcano's own name for it.
+    #[arg(long, value_name = "N", help_heading = "Finished jobs", default_value = "1", allow_negative_numbers = true, value_parser = volcano_syncs)]
+    pub worker_threads_for_gc: usize,
+
+    /// A file of profiles: other kinds with TTLs, defaults and floors.
+    ///
+    /// YAML; docs/ttl.md describes it. A profile for jobs.batch or jobs.batch.volcano.sh changes the one that is built in.
+    #[arg(long, value_name = "FILE", help_heading = "Finished jobs", value_parser = path)]
+    pub ttl_config: Option<PathBuf>,
+
+    /// Print all jobs with phase, finish time, TTL and when each is due, and exit.
+    ///
+    /// It only reads, and works on any cluster, whoever deletes the jobs there. --controllers does not matter.
+    #[arg(long, help_heading = "Finished jobs")]
+    pub ttl_list: bool,
 
     /// Requests per second to the API server, 0 to 10000; 0 sets no limit.
     ///
@@ -181,10 +231,24 @@ impl Flags {
         // An empty value is the reference's way to say "not given".
         flags.kubeconfig = flags.kubeconfig.filter(|path| !path.as_os_str().is_empty());
         flags.context = flags.context.filter(|name| !name.is_empty());
+        flags.ttl_config = flags.ttl_config.filter(|path| !path.as_os_str().is_empty());
         Ok(flags)
     }
 
+    /// Whether a controller is to run, as the reference understands the list: its own name decides, the first time it
+    /// is there; else `*` does.
+    pub fn runs(&self, controller: Controller) -> bool {
+        let named = self.controllers.iter().find(|choice| choice.controller == Some(controller));
+        match named {
+            Some(choice) => choice.runs,
+            None => self.controllers.iter().any(|choice| choice.controller.is_none()),
+        }
+    }
+
     fn check_together(&self) -> Result<(), Exit> {
+        if !self.ttl_list && Controller::ALL.iter().all(|controller| !self.runs(*controller)) {
+            return Err(Exit::bad_flag("--controllers: leaves nothing to run; name a controller, or *"));
+        }
         if self.leader_elect {
             return Err(Exit::bad_flag(
                 "--leader-elect true: leader election is not built yet; run one instance, without this flag",
@@ -293,6 +357,50 @@ impl fmt::Display for GroupResource {
     }
 }
 
+/// What this program runs, by the names that the reference and Volcano give it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controller {
+    /// Deletes what its owner leaves behind.
+    GarbageCollector,
+    /// Deletes `batch/v1` Jobs, and what --ttl-config names, some time after they have finished.
+    TtlAfterFinished,
+    /// The same for Volcano's Jobs.
+    VolcanoGc,
+}
+
+impl Controller {
+    /// All of them.
+    pub const ALL: [Controller; 3] =
+        [Controller::GarbageCollector, Controller::TtlAfterFinished, Controller::VolcanoGc];
+
+    /// As `--controllers` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Controller::GarbageCollector => "garbage-collector-controller",
+            Controller::TtlAfterFinished => "ttl-after-finished-controller",
+            Controller::VolcanoGc => "volcano-gc-controller",
+        }
+    }
+
+    /// The name that kube-controller-manager had before 1.28 and still takes.
+    fn alias(self) -> Option<&'static str> {
+        match self {
+            Controller::GarbageCollector => Some("garbagecollector"),
+            Controller::TtlAfterFinished => Some("ttl-after-finished"),
+            Controller::VolcanoGc => None,
+        }
+    }
+}
+
+/// One entry of `--controllers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControllerChoice {
+    /// `None` stands for `*`.
+    pub controller: Option<Controller>,
+    /// False for `-NAME`.
+    pub runs: bool,
+}
+
 /// Where metrics and health are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsBindAddress {
@@ -327,6 +435,30 @@ fn context_name(text: &str) -> Result<String, String> {
 
 fn concurrent_gc_syncs(text: &str) -> Result<usize, String> {
     whole_number(text, 1, CONCURRENT_GC_SYNCS_MAX, "20 is the default").map(|n| n as usize)
+}
+
+fn ttl_syncs(text: &str) -> Result<usize, String> {
+    whole_number(text, 1, TTL_WORKERS_MAX, "5 is the default").map(|n| n as usize)
+}
+
+fn volcano_syncs(text: &str) -> Result<usize, String> {
+    whole_number(text, 1, TTL_WORKERS_MAX, "1 is the default").map(|n| n as usize)
+}
+
+fn controller_choice(text: &str) -> Result<ControllerChoice, String> {
+    let text = text.trim();
+    if text == "*" {
+        return Ok(ControllerChoice { controller: None, runs: true });
+    }
+    let (name, runs) = text.strip_prefix('-').map_or((text, true), |name| (name, false));
+    let found = Controller::ALL.into_iter().find(|c| c.name() == name || c.alias() == Some(name));
+    match found {
+        Some(controller) => Ok(ControllerChoice { controller: Some(controller), runs }),
+        None => {
+            let names = Controller::ALL.map(Controller::name).join(", ");
+            Err(format!("is no controller of this program; it has {names}, and * for all"))
+        }
+    }
 }
 
 fn burst(text: &str) -> Result<u32, String> {
@@ -463,6 +595,18 @@ mod tests {
                 context: None,
                 concurrent_gc_syncs: 20,
                 gc_ignored_resources: [],
+                controllers: [
+                    ControllerChoice {
+                        controller: Some(
+                            GarbageCollector,
+                        ),
+                        runs: true,
+                    },
+                ],
+                concurrent_ttl_after_finished_syncs: 5,
+                worker_threads_for_gc: 1,
+                ttl_config: None,
+                ttl_list: false,
                 kube_api_qps: 0.0,
                 kube_api_burst: 0,
                 leader_elect: false,
@@ -512,6 +656,18 @@ mod tests {
                         resource: "jobs",
                     },
                 ],
+                controllers: [
+                    ControllerChoice {
+                        controller: Some(
+                            GarbageCollector,
+                        ),
+                        runs: true,
+                    },
+                ],
+                concurrent_ttl_after_finished_syncs: 5,
+                worker_threads_for_gc: 1,
+                ttl_config: None,
+                ttl_list: false,
                 kube_api_qps: 2.5,
                 kube_api_burst: 9,
                 leader_elect: false,

@@ -20,6 +20,7 @@ mod reads;
 pub mod requests;
 pub mod run;
 pub mod serve;
+pub mod ttl;
 pub mod workers;
 
 // The example in the README runs as a test.

@@ -25,6 +25,9 @@ fn main() -> ExitCode {
     };
     logging::init(flags.verbosity, flags.log_format);
     logging::log_panics();
+    if flags.ttl_list {
+        return list(&flags);
+    }
     let ended = run(flags);
     if ended.is_ok() {
         info!("stopped");
@@ -32,6 +35,18 @@ fn main() -> ExitCode {
     // Counts of lines that were held back as repeats come out here.
     log::logger().flush();
     match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("gc-daemon: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `--ttl-list`: prints, and changes nothing.
+fn list(flags: &Flags) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    match gc_daemon::ttl::list::list(flags, &mut out) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             eprintln!("gc-daemon: {reason}");

@@ -23,6 +23,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::lag::WatchLag;
+use crate::ttl::metrics::TtlMetrics;
 
 /// The reference's names for its work queues, the label `name` of the metrics `workqueue_…`.
 pub mod queue_names {
@@ -101,6 +102,8 @@ pub struct GraphNumbers {
 pub struct Metrics {
     /// How far the watches are behind.
     pub watch_lag: WatchLag,
+    /// What the TTL controllers do.
+    pub ttl: TtlMetrics,
     registry: Registry,
     sync_errors: Counter,
     requests: Family<RequestLabels, Counter>,
@@ -171,6 +174,7 @@ impl Metrics {
                 "Events not posted: too many waiting, too many on one object, or refused by the server",
             ),
             kinds: Arc::default(),
+            ttl: TtlMetrics::register(&mut registry),
             registry,
         };
         metrics.with_collectors(sources)

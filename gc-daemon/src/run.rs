@@ -21,6 +21,7 @@ use crate::discovery;
 use crate::health::Health;
 use crate::lag::WatchLag;
 use crate::readers::{Readers, Received, display};
+use crate::ttl::Controllers;
 use crate::workers::{Shared, delete_worker, orphan_worker};
 
 /// Changes under way from watches to the graph. It holds the readers back when the graph is slower (S5); more would
@@ -33,9 +34,9 @@ const FINDINGS_MAX: usize = 1_024;
 /// Changes applied under one taking of the lock, so that workers get their turn between.
 const CHANGES_AT_ONCE: usize = 128;
 /// R6 gives 5 s in all: workers finish the request in hand within the first part, then connections are cut.
-const WORKERS_STOP_WITHIN: Duration = Duration::from_secs(3);
+pub(crate) const WORKERS_STOP_WITHIN: Duration = Duration::from_secs(3);
 /// Everything else has until then; the rest of the 5 s is for the process to end.
-const STOP_WITHIN: Duration = Duration::from_millis(4_500);
+pub(crate) const STOP_WITHIN: Duration = Duration::from_millis(4_500);
 /// The loop wakes at least this often, for its heartbeat and for what is due.
 const TICK: Duration = Duration::from_secs(1);
 /// An attempt needs little stack; 2,000 workers are allowed.
@@ -70,8 +71,15 @@ enum Event {
     Stop,
 }
 
-/// Runs until `stop` gets a message or is disconnected.
-pub fn run(settings: &Settings, shared: &Arc<Shared>, health: &Health, inputs: Inputs, stop: &Receiver<()>) {
+/// Runs until `stop` gets a message or is disconnected. The TTL controllers learn from this loop what is served.
+pub fn run(
+    settings: &Settings,
+    shared: &Arc<Shared>,
+    health: &Health,
+    inputs: Inputs,
+    ttl: Controllers,
+    stop: &Receiver<()>,
+) {
     let Inputs { changes_in, changes, findings, applied } = inputs;
     let (answers_in, answers) = bounded(1);
     let (pokes, poked) = bounded(POKES_MAX);
@@ -89,6 +97,7 @@ pub fn run(settings: &Settings, shared: &Arc<Shared>, health: &Health, inputs: I
         due: (None, never()),
         complained_of: HashSet::new(),
         applied,
+        ttl,
         out: Out::default(),
     };
     health.set_not_ready("waiting for discovery");
@@ -163,6 +172,7 @@ struct Loop<'a> {
     /// beginning.
     complained_of: HashSet<String>,
     applied: Arc<Mutex<Applied>>,
+    ttl: Controllers,
     /// Reused from event to event.
     out: Out,
 }
@@ -215,6 +225,7 @@ impl Loop<'_> {
         for (group_version, why) in &discovery.failed {
             debug!("discovery of {group_version} failed, its watches stay as they are: {why}");
         }
+        self.ttl.discovered(&discovery);
         let before: Vec<ApiResource> = self.builder.monitors().iter().map(|m| m.resource.clone()).collect();
         let now = self.shared.now();
         self.builder.discovered(&mut self.shared.state(), now, &discovery, &mut self.out);
@@ -404,22 +415,30 @@ impl Loop<'_> {
         self.health.set_not_ready("stopping");
         let start = Instant::now();
         self.shared.stop();
-        wait_for(&self.workers, start + WORKERS_STOP_WITHIN);
+        let ttl = self.ttl.stop();
+        let mut threads = self.workers;
+        threads.extend(ttl.workers);
+        wait_for(&threads, start + WORKERS_STOP_WITHIN);
         drop(self.pokes);
         self.shared.client.shut_down();
-        let mut threads = self.workers;
         threads.extend(discovery);
         threads.extend(self.readers.stop());
-        wait_for(&threads, start + STOP_WITHIN);
-        let (ended, hanging): (Vec<_>, Vec<_>) = threads.into_iter().partition(JoinHandle::is_finished);
-        for thread in ended {
-            // A thread that panicked has said so.
-            let _ = thread.join();
-        }
-        if !hanging.is_empty() {
-            // A look-up of the server's name, say, cannot be interrupted. Nothing more is written by any of them.
-            warn!("{} threads did not end in time and end with the process", hanging.len());
-        }
+        threads.extend(ttl.others);
+        join_within(threads, start + STOP_WITHIN);
+    }
+}
+
+/// Joins those that have ended by the deadline.
+pub(crate) fn join_within(threads: Vec<JoinHandle<()>>, deadline: Instant) {
+    wait_for(&threads, deadline);
+    let (ended, hanging): (Vec<_>, Vec<_>) = threads.into_iter().partition(JoinHandle::is_finished);
+    for thread in ended {
+        // A thread that panicked has said so.
+        let _ = thread.join();
+    }
+    if !hanging.is_empty() {
+        // A look-up of the server's name, say, cannot be interrupted. Nothing more is written by any of them.
+        warn!("{} threads did not end in time and end with the process", hanging.len());
     }
 }
 
@@ -432,13 +451,13 @@ fn note_deletion(lag: &WatchLag, seen: &Seen, now: Instant) {
     }
 }
 
-fn wait_for(threads: &[JoinHandle<()>], deadline: Instant) {
+pub(crate) fn wait_for(threads: &[JoinHandle<()>], deadline: Instant) {
     while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
         std::thread::park_timeout(Duration::from_millis(5));
     }
 }
 
-fn spawn_discovery(
+pub(crate) fn spawn_discovery(
     client: &Client,
     pokes: Receiver<Poke>,
     answers: Sender<Result<Discovery, Error>>,

@@ -42,7 +42,7 @@ pub struct Shared {
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Events on objects.
-    pub recorder: Recorder,
+    pub recorder: Arc<Recorder>,
     /// What workers found, on its way to the graph.
     findings: Sender<Finding>,
     reads: Reads,
@@ -60,7 +60,7 @@ impl Shared {
         queues: (Queue<Uid>, Queue<Uid>),
         client: Client,
         metrics: Arc<Metrics>,
-        recorder: Recorder,
+        recorder: Arc<Recorder>,
         findings: Sender<Finding>,
     ) -> Shared {
         let (to_delete, to_orphan) = queues;

@@ -26,7 +26,13 @@ impl Server {
             let found = self.0.iter().find(|answer| answer.0 == path);
             let (content_type, code, body) =
                 found.map_or(("text/plain", 404, "404 page not found\n"), |a| (a.1, a.2, a.3.as_str()));
-            Ok(Response { code, content_type: content_type.into(), retry_after: None, body: body.into() })
+            Ok(Response {
+                code,
+                content_type: content_type.into(),
+                retry_after: None,
+                body: body.into(),
+                ..Response::default()
+            })
         })
     }
 
@@ -194,8 +200,8 @@ fn a_refused_accept_header_is_repeated_without_parameters() {
         Ok(Response {
             code,
             content_type: "application/json".into(),
-            retry_after: None,
             body: body.to_string().into(),
+            ..Response::default()
         })
     });
     assert_eq!(result, Ok(Discovery::default()));
@@ -215,8 +221,8 @@ fn the_older_form_is_bounded() {
         Ok(Response {
             code: 200,
             content_type: "application/json".into(),
-            retry_after: None,
             body: body.to_string().into(),
+            ..Response::default()
         })
     });
     assert_eq!(*requests.lock().unwrap(), GROUP_VERSIONS_MAX + 2);
@@ -236,7 +242,7 @@ fn r7_a_name_that_is_no_part_of_a_path_is_asked_for_nowhere() {
             other => panic!("{other} was asked for"),
         };
         let body = body.to_string().into();
-        Ok(Response { code: 200, content_type: "application/json".into(), retry_after: None, body })
+        Ok(Response { code: 200, content_type: "application/json".into(), retry_after: None, body, ..Response::default() })
     })
     .unwrap();
     assert_eq!(discovery.resources, []);

@@ -29,7 +29,7 @@ fn object(namespace: &str, name: &str, uid: &str) -> Coordinate {
 }
 
 fn note(uid: &str, message: &str) -> Note {
-    Note { object: object("ns", "x", uid), reason: "Test", message: message.into() }
+    Note { component: COMPONENT, object: object("ns", "x", uid), reason: "Test", message: message.into() }
 }
 
 fn invalid(namespace: &str, uid: &str) -> InvalidOwnerReference {
@@ -116,10 +116,10 @@ fn g4_the_event_as_it_is_posted() {
 fn kubernetes_127594_the_name_of_an_event_is_valid_whatever_the_objects_name() {
     let mut actual = String::new();
     for name in ["pod-1", "system:node-proxier", "Upper", "a..b", "-a", ""] {
-        actual += &format!("{name:?} {}\n", event_name(name, 0x18_ABCD));
+        actual += &format!("{name:?} {}\n", event_name(COMPONENT, name, 0x18_ABCD));
     }
     let longest = "a".repeat(253);
-    actual += &format!("253 characters {}\n", event_name(&longest, 1));
+    actual += &format!("253 characters {}\n", event_name(COMPONENT, &longest, 1));
     expect![[r#"
         "pod-1" pod-1.18abcd
         "system:node-proxier" garbage-collector-controller.18abcd

@@ -14,3 +14,4 @@ mod evidence;
 mod idle;
 mod running;
 mod survival;
+mod ttl;

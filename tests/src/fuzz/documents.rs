@@ -70,8 +70,8 @@ fn answers(input: &[u8], path: &str) -> Response {
             return Response {
                 code: word().parse().unwrap_or(200),
                 content_type: CONTENT_TYPES.get(content_type).copied().unwrap_or_default().into(),
-                retry_after: None,
                 body: words.next().unwrap_or_default().to_vec(),
+                ..Response::default()
             };
         }
     }

@@ -250,6 +250,7 @@ impl Link {
                     content_type: response.content_type.clone(),
                     retry_after: response.retry_after_s.map(|s| Duration::from_secs(u64::from(s))),
                     body: response.body_bytes().to_vec(),
+                    ..gc_client::Response::default()
                 }),
                 Err(found) => {
                     *violation.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
