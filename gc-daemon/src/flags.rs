@@ -715,6 +715,47 @@ mod tests {
     }
 
     #[test]
+    fn t5_controllers_are_chosen_as_the_reference_understands_the_list() {
+        let runs = |line: &str| {
+            let flags = parse(line).expect(line);
+            Controller::ALL.map(|controller| flags.runs(controller))
+        };
+        assert_eq!(runs(""), [true, false, false]);
+        assert_eq!(runs("--controllers=*"), [true, true, true]);
+        assert_eq!(runs("--controllers *,-garbage-collector-controller"), [false, true, true]);
+        assert_eq!(runs("--controllers=-ttl-after-finished,*"), [true, false, true]);
+        assert_eq!(runs("--controllers=garbagecollector,ttl-after-finished"), [true, true, false]);
+        assert_eq!(runs("--controllers volcano-gc-controller"), [false, false, true]);
+        assert_eq!(runs("--controllers -volcano-gc-controller,* --controllers=*"), [true, true, false]);
+        // What comes first decides.
+        assert_eq!(runs("--controllers=garbagecollector,-garbagecollector"), [true, false, false]);
+    }
+
+    #[test]
+    fn t5_r7_bad_flags_for_finished_jobs_get_one_line() {
+        check_errors(
+            "
+            --controllers=gc
+            --controllers=job-controller,*
+            --controllers=-garbagecollector
+            --controllers ''
+            --concurrent-ttl-after-finished-syncs 0
+            --worker-threads-for-gc many
+            --ttl-config
+            ",
+            &expect![[r#"
+                gc-daemon: --controllers gc: is no controller of this program; it has garbage-collector-controller, ttl-after-finished-controller, volcano-gc-controller, and * for all
+                gc-daemon: --controllers job-controller: is no controller of this program; it has garbage-collector-controller, ttl-after-finished-controller, volcano-gc-controller, and * for all
+                gc-daemon: --controllers: leaves nothing to run; name a controller, or *
+                gc-daemon: --controllers "": is no controller of this program; it has garbage-collector-controller, ttl-after-finished-controller, volcano-gc-controller, and * for all
+                gc-daemon: --concurrent-ttl-after-finished-syncs 0: must be a whole number from 1 to 1000; 5 is the default
+                gc-daemon: --worker-threads-for-gc many: must be a whole number from 1 to 1000; 1 is the default
+                gc-daemon: --ttl-config: needs a value; gc-daemon --help says which
+            "#]],
+        );
+    }
+
+    #[test]
     fn an_empty_kubeconfig_is_none() {
         let flags = parse("--kubeconfig '' --context=").unwrap();
         assert_eq!((flags.kubeconfig, flags.context), (None, None));
