@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-/// What is counted. Each profile shows up when it begins to be watched; there is nothing of it in a program without TTL controllers.
+/// What is counted. Each profile shows up when it begins to be watched; a program without TTL controllers shows none.
 #[derive(Clone)]
 pub struct TtlMetrics {
     /// The reference's, which has no labels and knows `batch/v1` only.
