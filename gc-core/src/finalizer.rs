@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use gc_graph::{Coordinate, Uid};
 
-use crate::{Outcome, PatchKind, PatchedField, Reply, Request, State, Step, Target, Why, patch};
+use crate::{
+    ORPHAN_FINALIZER, Outcome, PatchKind, PatchedField, Reply, Request, State, Step, Target, Why, patch,
+};
 
 /// After this many conflicts in a row the item goes back to the queue: somebody writes faster than we read.
 const CONFLICTS_MAX: u32 = 10;
@@ -61,6 +63,9 @@ impl RemoveFinalizer {
                 }
                 if !may_go {
                     return self.retry("a new dependent appeared");
+                }
+                if self.finalizer == ORPHAN_FINALIZER {
+                    state.owner_is_let_go(&self.owner, &live.resource_version);
                 }
                 self.asked = Asked::Patch;
                 Step::Call(Request::Patch {

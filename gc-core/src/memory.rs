@@ -6,15 +6,16 @@ use std::time::Duration;
 use gc_graph::{Coordinate, Uid};
 use hashbrown::HashMap;
 
-/// A bounded set of coordinates; when it is full the one least recently used goes.
+/// A bounded set of coordinates, each as of something that grows: a time, or a version; when it is full the one least
+/// recently used goes.
 ///
 /// Keyed by the whole coordinate, never by the UID alone: one dependent with a wrong namespace must not condemn the
 /// others (kubernetes/kubernetes#65200).
 #[derive(Clone, Debug)]
-pub struct Coordinates {
+pub struct Coordinates<A = Duration> {
     /// By UID first, so that a look-up needs no owned coordinate; a UID has more than one coordinate only when
     /// somebody wrote a wrong one.
-    by_uid: HashMap<Uid, Vec<Entry>>,
+    by_uid: HashMap<Uid, Vec<Entry<A>>>,
     /// In order of use, with stale entries that are skipped; never longer than twice the capacity. No two uses have the
     /// same number.
     order: VecDeque<(Uid, u64)>,
@@ -24,20 +25,20 @@ pub struct Coordinates {
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct Entry<A> {
     coordinate: Coordinate,
     used: u64,
-    /// The latest time that it was inserted as of.
-    since: Duration,
+    /// The latest that it was inserted as of.
+    since: A,
 }
 
 /// A coordinate with more text than this is not remembered: kind, name and UID of a reference may be anything of up to
 /// an object's size, and thousands of those are not to be paid for. What is not remembered is read again.
 const COORDINATE_BYTES_MAX: usize = 4 << 10;
 
-impl Coordinates {
+impl<A: Copy + Ord + Default> Coordinates<A> {
     /// An empty set that holds at most `capacity` coordinates.
-    pub fn new(capacity: usize) -> Coordinates {
+    pub fn new(capacity: usize) -> Coordinates<A> {
         Coordinates { by_uid: HashMap::new(), order: VecDeque::new(), len: 0, capacity, clock: 0 }
     }
 
@@ -52,7 +53,7 @@ impl Coordinates {
     }
 
     /// Remembers a coordinate as of `since`, unless it is as of later already, and marks it as just used.
-    pub fn insert(&mut self, coordinate: Coordinate, since: Duration) {
+    pub fn insert(&mut self, coordinate: Coordinate, since: A) {
         if COORDINATE_BYTES_MAX < text_bytes(&coordinate) {
             return;
         }
@@ -90,7 +91,7 @@ impl Coordinates {
     }
 
     /// Since when exactly this coordinate is remembered; marks it as just used.
-    pub fn since(&mut self, coordinate: &Coordinate) -> Option<Duration> {
+    pub fn since(&mut self, coordinate: &Coordinate) -> Option<A> {
         self.touch(coordinate).map(|entry| entry.since)
     }
 
@@ -112,6 +113,35 @@ impl Coordinates {
         }
     }
 
+    /// Moves every coordinate with this UID that is as of no later than this into another set.
+    pub fn move_uid_until(&mut self, uid: &Uid, until: A, to: &mut Coordinates<A>) {
+        let Some(entries) = self.by_uid.get_mut(uid) else { return };
+        let (moved, stay) = std::mem::take(entries).into_iter().partition(|entry| entry.since <= until);
+        *entries = stay;
+        if entries.is_empty() {
+            self.by_uid.remove(uid);
+        }
+        let moved: Vec<Entry<A>> = moved;
+        self.len -= moved.len();
+        for entry in moved {
+            to.insert(entry.coordinate, entry.since);
+        }
+    }
+
+    /// Takes in all of another set, and keeps everything, but as of the beginning.
+    pub fn take_in(&mut self, other: &mut Coordinates<A>) {
+        for entry in self.by_uid.values_mut().flatten() {
+            entry.since = A::default();
+        }
+        let mut others: Vec<Entry<A>> = other.by_uid.drain().flat_map(|(_, entries)| entries).collect();
+        other.clear();
+        // The ones used last stay where there is not room for all.
+        others.sort_unstable_by_key(|entry| entry.used);
+        for entry in others {
+            self.insert(entry.coordinate, A::default());
+        }
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         *self = Coordinates::new(self.capacity);
@@ -125,7 +155,7 @@ impl Coordinates {
         all
     }
 
-    fn touch(&mut self, coordinate: &Coordinate) -> Option<&mut Entry> {
+    fn touch(&mut self, coordinate: &Coordinate) -> Option<&mut Entry<A>> {
         let entries = self.by_uid.get(&coordinate.uid)?;
         let place = entries.iter().position(|known| known.coordinate == *coordinate)?;
         self.note_use(&coordinate.uid);
@@ -335,7 +365,7 @@ mod tests {
 
     #[test]
     fn g10_an_object_is_known_under_any_version_and_under_no_other_group_kind_namespace_or_name() {
-        let mut orphaned = Coordinates::new(100);
+        let mut orphaned: Coordinates = Coordinates::new(100);
         let known = Coordinate { api_version: "apps/v1".into(), ..at("a", "1") };
         orphaned.insert(known.clone(), Duration::ZERO);
         assert!(orphaned.contains_object(&Coordinate { api_version: "apps/v2".into(), ..known.clone() }));

@@ -76,7 +76,10 @@ pub struct State {
     graph: Graph,
     kinds: Kinds,
     absent: Coordinates,
-    orphaned: Coordinates,
+    /// As of the version in which an owner was seen being orphaned; 0 where that is not known to be newer than others.
+    orphaned: Coordinates<u64>,
+    /// Those whose orphaning was replaced by a foreground deletion. A restore may undo that.
+    replaced: Coordinates<u64>,
     /// Owners that were read and found waiting for their dependents.
     waiting: Coordinates,
     doubts: Doubts,
@@ -127,6 +130,7 @@ impl State {
             kinds: Kinds::default(),
             absent: Coordinates::new(options.absent_owners_max),
             orphaned: Coordinates::new(options.orphaned_owners_max),
+            replaced: Coordinates::new(options.orphaned_owners_max),
             waiting: Coordinates::new(WAITING_OWNERS_MAX),
             doubts: Doubts::default(),
             waiting_for_kind: HashMap::new(),
@@ -205,7 +209,7 @@ impl State {
         (self.waiting_for_kind.len(), self.awaited_kinds.len())
     }
 
-    /// All that is remembered besides the graph, times left out, as text that is the same for the same memory. For
+    /// All that is remembered besides the graph, times left out, and what only a restore brings back, as text that is the same for the same memory. For
     /// tests, which tell states apart by it.
     #[doc(hidden)]
     pub fn print_memory(&self) -> String {
@@ -318,6 +322,14 @@ impl State {
         })
     }
 
+    /// A worker has read an owner that is being orphaned, and is about to let it go. The watch may be far behind, and show
+    /// on its way what the user had wanted in between.
+    pub(crate) fn owner_is_let_go(&mut self, owner: &Coordinate, resource_version: &str) {
+        if !self.makes(Mistake::OrphanedForgotten) {
+            self.orphaned.insert(owner.clone(), number_of(resource_version).unwrap_or(0));
+        }
+    }
+
     /// Whether the owner that a reference names was orphaned, as far as this process knows by now.
     pub(crate) fn is_orphaned(&mut self, reference: &OwnerReference, item_namespace: &str) -> bool {
         if self.orphaned.is_empty() {
@@ -407,7 +419,9 @@ impl State {
         self.absent.clear();
         self.waiting.clear();
         self.doubts.clear();
-        // What was orphaned stays remembered: that can only spare an object.
+        // What was orphaned stays remembered, also where that was replaced, which may be undone: it can only spare an
+        // object. Versions count from another beginning now.
+        self.orphaned.take_in(&mut self.replaced);
         self.graph.forget_absent(effects);
     }
 
@@ -427,7 +441,9 @@ impl State {
         }
         let uid = Uid::new(seen.uid);
         if seen.being_deleted && seen.has_foreground_finalizer && !seen.has_orphan_finalizer {
-            self.orphaned.remove_uid(&uid);
+            // A watch may show it late: what a worker has read meanwhile may be newer.
+            let version = number_of(seen.resource_version).unwrap_or(u64::MAX);
+            self.orphaned.move_uid_until(&uid, version, &mut self.replaced);
         }
         if self.absent.knows_uid(&uid) && self.graph.get(&uid).is_none_or(|node| node.is_virtual()) {
             self.absent.remove_uid(&uid);
@@ -449,7 +465,8 @@ impl State {
                     if let Some(node) =
                         self.graph.get(uid).filter(|_| !self.makes(Mistake::OrphanedForgotten))
                     {
-                        self.orphaned.insert(node.coordinate(), self.now);
+                        let version = number_of(&node.resource_version()).unwrap_or(0);
+                        self.orphaned.insert(node.coordinate(), version);
                     }
                 }
                 Effect::AttemptToDelete(_)
@@ -707,6 +724,11 @@ fn needs_kind(node: &Node<'_>, api_version: &str, kind: &str) -> bool {
     let is_own = node.api_version() == api_version && node.kind() == kind;
     let mut references = node.owner_references();
     is_own || (!node.is_orphaning() && references.any(|r| r.api_version == api_version && r.kind == kind))
+}
+
+/// A version as a number. Servers that count otherwise have versions that cannot be compared.
+fn number_of(resource_version: &str) -> Option<u64> {
+    resource_version.parse().ok()
 }
 
 /// Where a virtual node's next attempt stands among the effects.

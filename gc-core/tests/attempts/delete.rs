@@ -841,6 +841,59 @@ fn kubernetes_131307_an_orphaning_that_is_shown_after_the_decision_counts() {
     );
 }
 
+/// Found by simulation: the user wanted Orphan, Foreground and Orphan again. Our worker let the owner go in the last of these
+/// states; the watch is behind, and shows the one before.
+#[test]
+fn kubernetes_131307_what_a_late_watch_shows_does_not_undo_an_orphaning() {
+    let mut world = World::new(
+        "graph cm/o @ns uid=o rv=10 finalizers=[orphan] deleting
+         live  cm/o @ns uid=o rv=30 finalizers=[orphan] deleting",
+    );
+    world.orphan("o");
+    for line in [
+        "graph cm/o @ns uid=o rv=20 finalizers=[foregroundDeletion] deleting",
+        "gone cm/o @ns uid=o rv=31 finalizers=[foregroundDeletion] deleting",
+        "both cm/late @ns uid=l rv=9 owners=[cm/o#o!]",
+    ] {
+        world.line(&line.split_whitespace().map(String::from).collect::<Vec<_>>());
+    }
+    world.attempt("l");
+    expect![[r#"
+        read configmaps ns/o -> uid=o rv=30
+        patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"30","uid":"o"}} -> uid=o rv=30'
+        = finalizer orphan removed
+        read configmaps ns/late -> uid=l rv=9
+        patch configmaps ns/late StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"resourceVersion":"9","uid":"l"}} -> uid=l rv=9'
+        = lives; 1 owner references removed
+    "#]].assert_eq(&world.transcript());
+}
+
+/// Found by simulation: an orphaned owner was held, its user wanted Foreground after all, and a restore undid that.
+#[test]
+fn kubernetes_131307_s7_an_orphaning_that_was_replaced_counts_again_after_a_restore() {
+    let mut world = World::new(
+        "both cm/o @ns uid=o rv=10 finalizers=[orphan,x] deleting
+         graph cm/c @ns uid=c rv=9 owners=[cm/o#o!]",
+    );
+    world.orphan("o");
+    world.transcript();
+    for line in [
+        "graph cm/o @ns uid=o rv=20 finalizers=[foregroundDeletion,x] deleting",
+        "restored",
+        "graph cm/o @ns uid=o rv=11 finalizers=[x] deleting",
+        "both cm/c @ns uid=c rv=9 owners=[cm/o#o!]",
+        "gone cm/o @ns uid=o rv=12 finalizers=[x] deleting",
+    ] {
+        world.line(&line.split_whitespace().map(String::from).collect::<Vec<_>>());
+    }
+    world.attempt("c");
+    expect![[r#"
+        read configmaps ns/c -> uid=c rv=9
+        patch configmaps ns/c StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"resourceVersion":"9","uid":"c"}} -> uid=c rv=9'
+        = lives; 1 owner references removed
+    "#]].assert_eq(&world.transcript());
+}
+
 #[test]
 fn an_orphaning_that_was_replaced_by_a_foreground_deletion_counts_no_more() {
     let world = "

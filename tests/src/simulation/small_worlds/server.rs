@@ -261,9 +261,10 @@ pub(super) fn bit_of(uids: &[String], uid: &str) -> u8 {
     uids.iter().position(|held| held == uid).map_or(0, |at| 1 << at)
 }
 
-/// The version of the content with this number.
+/// The version of the content with this number. It is no number itself: a content that comes back has the version that it
+/// had, so that versions do not count upwards here.
 fn version(number: usize) -> String {
-    (number + 100).to_string()
+    format!("content-{number}")
 }
 
 /// The same request, about another version where it is about one.
