@@ -237,7 +237,8 @@ impl Engine {
     }
 
     /// Gives out those whose time has come, the earliest first, `max` at most and not more than may be under way at once.
-    /// Each is to be given back by [`Engine::finish`].
+    /// Each is to be given back by [`Engine::finish`], also one whose attempt came to nothing ([`Outcome::Failed`]): until
+    /// then nothing else is begun for that job.
     pub fn take_due(&mut self, now_ms: i64, max: usize, due: &mut Vec<Due>) {
         self.tell_time(now_ms);
         if now_ms < self.paused_until_ms {
@@ -445,8 +446,9 @@ impl Engine {
                 self.table.remove(place);
             }
             Outcome::Deleted { .. } | Outcome::Gone(Gone::NotFound) => {
-                let wait_ms = doubled(CONFIRM_FIRST_MS, job.tries, REFUSED_MAX_MS);
-                job.tries = job.tries.saturating_add(1);
+                let wait_ms = doubled(CONFIRM_FIRST_MS, job.confirms, REFUSED_MAX_MS);
+                job.confirms = job.confirms.saturating_add(1);
+                job.tries = 0;
                 self.table.schedule(place, Stage::Confirming, now_ms.saturating_add(wait_ms));
             }
             Outcome::Gone(Gone::Replaced) | Outcome::BeingDeleted => {

@@ -48,8 +48,10 @@ pub(crate) struct Job {
     pub(crate) profile: ProfileId,
     pub(crate) stage: Stage,
     pub(crate) meanwhile: Meanwhile,
-    /// How often in a row something went wrong, or the server took a deletion that no watch has shown.
+    /// How often in a row something went wrong.
     pub(crate) tries: u8,
+    /// How often the server took its deletion, or denied it, and no watch has shown that.
+    pub(crate) confirms: u8,
     /// How often in a row the server said that it does not exist.
     pub(crate) denials: u8,
     /// Whether the list under way, or a watch since, has shown it.
@@ -69,6 +71,7 @@ impl Job {
             stage: Stage::Waiting,
             meanwhile: Meanwhile::Nothing,
             tries: 0,
+            confirms: 0,
             denials: 0,
             is_listed: true,
         }

@@ -318,6 +318,25 @@ fn t3_a_refused_delete_is_told_once_and_asked_for_ever_more_rarely() {
 }
 
 #[test]
+fn t3_waits_double_up_to_a_quarter_of_an_hour_for_refusals_and_a_minute_for_failures() {
+    let answers = |answer: &str| (1..200).map(|n| format!("#{n} {answer}\n")).collect::<String>();
+    let times = |transcript: String| {
+        let times = transcript
+            .lines()
+            .filter(|line| line.contains(" read "))
+            .filter_map(|line| line.split(' ').next());
+        times.collect::<Vec<_>>().join(" ")
+    };
+    let text = "
+        both job/pi @ns uid=u Complete=12:00:00 ttl=0";
+    let world = || crate::world::World::new(crate::world::profiles(), gc_core::ttl::Limits::default());
+    let refused = world().run(&format!("{}{text}\nuntil 13:20:00", answers("403 forbidden")));
+    expect!["12:00:00 12:00:05 12:00:15 12:00:35 12:01:15 12:02:35 12:05:15 12:10:35 12:21:15 12:37:55 12:54:35 13:11:15"].assert_eq(&times(refused));
+    let failed = world().run(&format!("{}{text}\nuntil 12:05:00", answers("timeout")));
+    expect!["12:00:00 12:00:00.200 12:00:00.600 12:00:01.400 12:00:03 12:00:06.200 12:00:12.600 12:00:25.400 12:00:51 12:01:42.200 12:02:42.200 12:03:42.200 12:04:42.200"].assert_eq(&times(failed));
+}
+
+#[test]
 fn t3_a_refused_job_whose_ttl_is_changed_is_looked_at_at_once() {
     check(
         "

@@ -2,7 +2,7 @@
 
 use crate::world::{World, check, profiles};
 use expect_test::expect;
-use gc_core::ttl::{Engine, Limits, Profile};
+use gc_core::ttl::{Engine, Limits, Outcome, Profile};
 
 #[test]
 fn t2_only_what_has_finished_and_has_a_ttl_waits() {
@@ -253,6 +253,64 @@ fn t2_what_a_list_does_not_show_is_gone() {
 }
 
 #[test]
+fn t2_what_a_list_does_not_show_while_it_is_read_is_gone_whatever_the_read_says() {
+    check(
+        "
+        both job/a @ns uid=a Complete=12:00:00 ttl=10
+        #1 timeout
+        after #1 list
+        after #1 end
+        until 12:01:00
+        show",
+        expect![[r#"
+            12:00:10 read jobs.batch ns/a -> Failed("timed out")
+            12:00:10 ns/a = Failed("timed out")
+            12:01:00 nothing waits
+        "#]],
+    );
+    // Shown again in the same moment, it waits again.
+    check(
+        "
+        both job/a @ns uid=a Complete=12:00:00 ttl=10
+        #1 timeout
+        after #1 list
+        after #1 end
+        after #1 seen job/a @ns uid=a Complete=12:00:00 ttl=10
+        until 12:00:11
+        show",
+        expect![[r#"
+            12:00:10 read jobs.batch ns/a -> Failed("timed out")
+            12:00:10 ns/a = Failed("timed out")
+            12:00:10.200 read jobs.batch ns/a -> uid=a rv=1
+            12:00:10.200 delete jobs.batch ns/a uid=a rv=1 Foreground -> Deleted
+            12:00:10.200 ns/a = Deleted { due_ms: 12:00:10, lateness_ms: 200 }
+            12:00:11 ns/a Confirming, due 12:00:10, looked at 12:01:10.200
+        "#]],
+    );
+}
+
+#[test]
+fn t2_the_heir_of_a_name_is_not_settled_by_the_old_ones_outcome() {
+    // Both are under way: the old one's ends while the new one's is.
+    let mut world = World::new(profiles(), Limits::default());
+    world.run("both job/a @ns uid=old Complete=12:00:00 ttl=0");
+    let (mut old, mut new) = (Vec::new(), Vec::new());
+    let noon_ms = crate::world::time_ms("12:00:00").unwrap();
+    world.engine.take_due(noon_ms, 1, &mut old);
+    world.run("both job/a @ns uid=new rv=2 Complete=12:00:00 ttl=0");
+    world.engine.take_due(noon_ms, 1, &mut new);
+    assert_eq!((old[0].uid.to_string(), new[0].uid.to_string()), ("old".into(), "new".into()));
+    world.engine.finish(noon_ms, &old[0], &Outcome::BeingDeleted, &mut Vec::new());
+    let shown = world.run("show");
+    expect![[r#"
+        12:00:00 ns/a InFlight, due 12:00:00
+    "#]]
+    .assert_eq(&shown);
+    world.engine.finish(noon_ms, &new[0], &Outcome::BeingDeleted, &mut Vec::new());
+    assert!(world.engine.is_empty());
+}
+
+#[test]
 fn t2_volcano_3715_a_restart_keeps_the_deadline() {
     // It comes from the object, not from when it was seen.
     check(
@@ -422,7 +480,8 @@ fn t2_a_thousand_profiles_and_no_more() {
     let mut engine = Engine::new(Limits::default());
     let profile = std::sync::Arc::new(Profile::batch_job());
     for n in 0..1_000 {
-        assert_eq!(engine.add_profile(profile.clone()).unwrap().index(), n);
+        let id = engine.add_profile(profile.clone()).unwrap();
+        assert_eq!((id.index(), engine.profile(id)), (n, Some(&profile)));
     }
     assert_eq!(engine.add_profile(profile).unwrap_err().to_string(), "more than 1000 profiles");
     assert_eq!((engine.len(), engine.is_empty(), engine.next_due_ms()), (0, true, None));
