@@ -121,9 +121,9 @@ pub struct JobView<'a> {
 
 /// The jobs of all profiles that have finished and wait for their TTL.
 ///
-/// A job takes about 200 bytes, its name included; objects that wait for nothing take none. A time that goes in is the
-/// wall clock in Unix milliseconds and may jump: call [`Engine::take_due`] when [`Engine::next_due_ms`] says so, and every
-/// few seconds of a clock that does not jump.
+/// A job takes about 200 bytes, its name included (up to 300 just after the tables have grown); objects that wait for
+/// nothing take none. A time that goes in is the wall clock in Unix milliseconds and may jump: call
+/// [`Engine::take_due`] when [`Engine::next_due_ms`] says so, and every few seconds of a clock that does not jump.
 ///
 /// The example in the [module](crate::ttl) shows the whole way of a job.
 #[derive(Clone, Debug)]
