@@ -37,8 +37,11 @@ fn flag_table() -> String {
 
 /// `-v N, --v N`.
 fn spelling(arg: &Arg) -> String {
-    let value = arg.get_value_names().unwrap_or_default().join(" ");
-    let short = arg.get_short().map(|short| format!("-{short} {value}, ")).unwrap_or_default();
-    let long = arg.get_long().map(|long| format!("--{long} {value}")).unwrap_or_default();
+    // A switch takes no value; the name of one that it has all the same is its own.
+    let own = arg.get_id().as_str().to_uppercase();
+    let names = arg.get_value_names().unwrap_or_default().iter().filter(|name| **name != own);
+    let value: String = names.map(|name| format!(" {name}")).collect();
+    let short = arg.get_short().map(|short| format!("-{short}{value}, ")).unwrap_or_default();
+    let long = arg.get_long().map(|long| format!("--{long}{value}")).unwrap_or_default();
     format!("{short}{long}")
 }
