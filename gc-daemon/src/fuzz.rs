@@ -1,5 +1,5 @@
-//! What the daemon itself reads from outside: its command line, and the heads of HTTP requests. `cargo test` tries a
-//! few hundred cases of each; `cargo xtask fuzz` runs the same test for longer.
+//! What the daemon itself reads from outside: its command line, the file of `--ttl-config`, and the heads of HTTP
+//! requests. `cargo test` tries a few hundred cases of each; `cargo xtask fuzz` runs the same test for longer.
 
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
@@ -70,6 +70,48 @@ const FLAGS: Target = Target {
     },
 };
 
+const TTL_CONFIG: Target = Target {
+    name: "ttl-config",
+    promise: "a file of profiles is understood, or what is wrong is said in one line",
+    corpus: || {
+        let examples = include_str!("../../docs/ttl.md").split("```yaml\n").skip(1);
+        examples.filter_map(|rest| rest.split("```").next()).map(|text| text.as_bytes().to_vec()).collect()
+    },
+    words: &[
+        b"profiles:\n",
+        b"- ",
+        b"  ",
+        b": ",
+        b"ttl",
+        b"seconds: ",
+        b"finished: {",
+        b"conditions: a.b",
+        b"phase: a.b",
+        b"min: -1",
+        b"9223372036854775807",
+        b"{success: 1}",
+        b"null",
+        b"&a ",
+        b"*a",
+        b"\"",
+        b"[",
+        b"]",
+        b"\n",
+        b"!!binary ",
+    ],
+    memory: Memory { fixed_bytes: 4 << 20, per_input_byte: 4_000 },
+    check: |input| {
+        let Ok(text) = std::str::from_utf8(input) else { return Ok("no text".into()) };
+        match crate::ttl::config::parse(text) {
+            Ok(profiles) => Ok(format!("{} profiles", profiles.len())),
+            Err(what) => {
+                ensure_one_line(&what)?;
+                Ok(outline(&what))
+            }
+        }
+    },
+};
+
 const HTTP_HEAD: Target = Target {
     name: "http-head",
     promise: "whatever a client sends, it gets one answer of a known code, of the length that its head says",
@@ -130,8 +172,8 @@ const HTTP_HEAD: Target = Target {
 };
 
 #[test]
-fn r7_no_command_line_and_no_request_does_harm() {
-    fuzz::check(&[FLAGS, HTTP_HEAD], &Plan { cases: 400, ..Plan::default() }, &|work| {
+fn r7_no_command_line_no_file_and_no_request_does_harm() {
+    fuzz::check(&[FLAGS, TTL_CONFIG, HTTP_HEAD], &Plan { cases: 400, ..Plan::default() }, &|work| {
         work();
         0
     });

@@ -47,6 +47,7 @@ pub const RECORDED: &[(&str, &str)] = &[
     ("collection", include_str!("../tests/wire/collection.txt")),
     ("dry-run", include_str!("../tests/wire/dry-run.txt")),
     ("shapes", include_str!("../tests/wire/shapes.txt")),
+    ("status", include_str!("../tests/wire/status.txt")),
 ];
 
 /// A real server needs time to establish definitions; this is asked again so often for an `until=CODE`.

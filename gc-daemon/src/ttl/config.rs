@@ -99,7 +99,8 @@ pub fn read(file: &Path) -> Result<Vec<Profile>, String> {
     parse(&text).map_err(|what| error(&what))
 }
 
-fn parse(text: &str) -> Result<Vec<Profile>, String> {
+/// The profiles of a text, or one line.
+pub(crate) fn parse(text: &str) -> Result<Vec<Profile>, String> {
     let file: File = serde_saphyr::from_str(text).map_err(|yaml| {
         // The parser's words name the key, the line and the column.
         let words = yaml.without_snippet().to_string();

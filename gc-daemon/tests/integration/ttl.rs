@@ -231,6 +231,77 @@ fn t4_a_kind_that_is_absent_appears_disappears_and_appears_again() {
     }
 }
 
+/// Nothing tells of a new definition then but discovery, which looks every 30 s.
+#[test]
+fn t4_a_kind_that_appears_is_noticed_without_the_collector_too() {
+    let world = World::with("ns/ns", ALONE, |_| {});
+    world.until("it is told", |world| world.daemon.said("jobs.batch.volcano.sh is not served yet") == 1);
+    world.server(define_volcano);
+    world.server(|server| job(server, VOLCANO, "due", &json!(0), &phase("Completed", 5)));
+    let path = format!("{VOLCANO}/due");
+    eventually("the job goes", Duration::from_secs(60), || (!exists(&world, &path)).then_some(()));
+}
+
+#[test]
+fn t2_a_server_that_is_busy_or_refuses_is_asked_again_later() {
+    let refusal = |code: u16, reason: &str, count| FaultRule {
+        method: Some(Method::Delete),
+        count: Some(count),
+        ..FaultRule::new(
+            "*/jobs/*",
+            Effect::Status {
+                code,
+                reason: reason.into(),
+                message: "no".into(),
+                retry_after_s: (code == 429).then_some(1),
+            },
+        )
+    };
+    let world = World::with("ns/ns", ALONE, |server| {
+        server.faults.push(crate::world::for_daemon(refusal(429, "TooManyRequests", 1)));
+        job(server, JOBS, "due", &json!(0), &complete(5));
+    });
+    goes(&world, JOBS, "due");
+    world.fault(refusal(403, "Forbidden", 1));
+    world.server(|server| job(server, JOBS, "forbidden", &json!(0), &complete(5)));
+    world.until("an event", |world| world.events() == ["Warning TTLDeleteRefused on Job forbidden"]);
+    goes(&world, JOBS, "forbidden");
+    let refused = world.daemon.metric("gc_ttl_attempts_total{profile=\"jobs.batch\",outcome=\"refused\"}");
+    assert_eq!(refused, Some(1.0));
+}
+
+#[test]
+fn t2_a_restart_in_the_middle_of_a_ttl_keeps_the_deadline() {
+    let mut world = World::with("ns/ns", ALONE, |server| {
+        job(server, JOBS, "due", &json!(103), &complete(100));
+        job(server, JOBS, "later", &json!(3_600), &complete(100));
+    });
+    world.restart();
+    goes(&world, JOBS, "due");
+    let deleted = world.requests().into_iter().find(|entry| entry.method == Method::Delete);
+    let made = world.server(|server| server.writes().find(|w| w.resource == "jobs.batch").map(|w| w.time));
+    let stayed = deleted.zip(made).map(|(deleted, made)| deleted.time.duration_since(made).as_millis());
+    // Three seconds after it was made, but for the fraction of a second that its finish time leaves out.
+    assert!(stayed.is_some_and(|ms| (2_000..10_000).contains(&ms)), "{stayed:?}");
+    assert!(exists(&world, &format!("{JOBS}/later")));
+}
+
+#[test]
+fn r6_a_signal_ends_it_in_time_while_jobs_go() {
+    let mut world = World::with("ns/ns", ALL, |server| {
+        server.faults.push(crate::world::for_daemon(FaultRule {
+            method: Some(Method::Delete),
+            ..FaultRule::new("*/jobs/*", Effect::Delay(Duration::from_millis(300)))
+        }));
+        for i in 0..100 {
+            job(server, JOBS, &format!("job-{i}"), &json!(0), &complete(5));
+        }
+    });
+    world.until("some went", |world| world.count(Method::Delete, &format!("{JOBS}/job-0")) == 1);
+    world.daemon.terminate();
+    assert!(world.daemon.wait(Duration::from_secs(5)).success());
+}
+
 #[test]
 fn t1_a_custom_profile_from_a_file() {
     let file = write_kubeconfig(

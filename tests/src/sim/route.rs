@@ -144,6 +144,9 @@ impl ApiServer {
                 }
                 self.delete_collection(actor, request, &scope, form)
             }
+            (Method::Delete, false) if part == Part::Status && scope.resource.custom => {
+                Err(ApiError::not_supported(&scope.resource, "delete"))
+            }
             _ => Err(ApiError::method_not_allowed()),
         };
         if let Some(before) = before {

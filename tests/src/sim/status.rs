@@ -101,6 +101,13 @@ impl ApiError {
         ApiError::status(404, "NotFound", "the server could not find the requested resource", json!({}))
     }
 
+    /// What the status of a custom resource says to other verbs than it has.
+    pub fn not_supported(resource: &Resource, verb: &str) -> ApiError {
+        let message = format!("{verb} is not supported on resources of kind \"{}\"", resource.qualified());
+        let details = json!({"group": resource.group, "kind": resource.plural});
+        ApiError::status(405, "MethodNotAllowed", &message, details)
+    }
+
     pub fn method_not_allowed() -> ApiError {
         let message = "the server does not allow this method on the requested resource";
         ApiError::status(405, "MethodNotAllowed", message, json!({}))
