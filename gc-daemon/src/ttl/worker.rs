@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
-use gc_client::{ApiResource, Client, DeleteOptions, Error, Fields, MetaRef, ObjectFields, Status};
+use gc_builder::ttl_refused;
+use gc_client::{ApiResource, Client, DeleteOptions, Fields, MetaRef, ObjectFields};
 use gc_core::ttl::{Attempt, Due, Facts, Field, Meta, Outcome, Profile, Reply, Request, Step};
-use gc_core::{Propagation, Refusal, Resource, Target};
+use gc_core::{Propagation, Resource};
 use log::{debug, error, trace};
 
 use crate::metrics::Metrics;
@@ -93,7 +94,7 @@ fn send(hands: &Hands, served: &Served, request: &Request) -> Reply {
         Request::Read(target) => {
             let read = client.read_fields(&served.resource, &target.namespace, &target.name, &served.fields);
             metrics.request("GET", status_code(&read), begun.elapsed());
-            read.map_or_else(|error| refused(target, &error), |read| object(served, &read))
+            read.map_or_else(|error| ttl_refused(target, &error), |read| object(served, &read))
         }
         Request::Delete { target, uid, resource_version, policy } => {
             let uid = uid.to_string();
@@ -113,7 +114,7 @@ fn send(hands: &Hands, served: &Served, request: &Request) -> Reply {
                     metrics.deleted(policy.as_str());
                     Reply::Deleted
                 }
-                Err(error) => refused(target, &error),
+                Err(error) => ttl_refused(target, &error),
             }
         }
     }
@@ -157,12 +158,4 @@ fn facts(profile: &Profile, meta: &Meta<'_>, values: &[gc_client::Field]) -> Fac
         })
         .collect();
     profile.facts(meta, &fields)
-}
-
-fn refused(target: &Target, error: &Error) -> Reply {
-    let Error::Status(status) = error else { return Reply::Failed(error.to_string()) };
-    let Status { code, is_status, reason, name, kind, retry_after, .. } = &**status;
-    let message = status.to_string();
-    let (code, is_status, retry_after) = (*code, *is_status, *retry_after);
-    Reply::refused(target, &Refusal { code, is_status, reason, name, kind, message: &message, retry_after })
 }
