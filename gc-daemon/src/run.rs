@@ -111,7 +111,11 @@ pub fn run(
             recv(findings) -> finding => finding.map_or(Event::Stop, Event::Found),
             recv(changes) -> seen => seen.map_or(Event::Stop, Event::Seen),
         };
-        health.beat(Instant::now());
+        // A controller whose loop is no more beats no more either: /livez fails, and whoever looks at it starts this
+        // program anew.
+        if daemon.ttl.are_alive() {
+            health.beat(Instant::now());
+        }
         match event {
             Event::Seen(seen) => daemon.seen(seen, &changes),
             Event::Found(finding) => daemon.found(&finding),

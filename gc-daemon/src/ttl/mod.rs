@@ -127,6 +127,11 @@ impl Controllers {
         self.running.iter().all(|running| running.is_listed.load(Ordering::SeqCst))
     }
 
+    /// Whether the loop of each still runs. One that has panicked decides on no job any more.
+    pub fn are_alive(&self) -> bool {
+        self.running.iter().all(|running| !running.thread.is_finished())
+    }
+
     /// From now on nothing new is begun.
     pub fn stop(self) -> Stopping {
         let mut stopping = Stopping::default();
@@ -569,4 +574,30 @@ fn change(profile: &Profile, event: &WatchEvent<'_>) -> Option<Change> {
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t5_a_controller_whose_loop_has_ended_is_not_alive() {
+        let (go_on, waits) = bounded::<()>(0);
+        let running = Running {
+            served: bounded(1).0,
+            wanted: Vec::new(),
+            stopping: Arc::default(),
+            is_listed: Arc::default(),
+            last: Vec::new(),
+            workers: Vec::new(),
+            thread: spawn("ttl-test".into(), move || assert!(waits.recv().is_ok(), "it ends in a panic"))
+                .unwrap(),
+        };
+        let controllers = Controllers { running: vec![running] };
+        assert!(controllers.are_alive());
+        drop(go_on);
+        while controllers.are_alive() {
+            std::thread::yield_now();
+        }
+    }
 }
