@@ -1,5 +1,6 @@
 //! A collector as a process: the daemon of this repository, or the reference.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -23,9 +24,64 @@ pub struct Launcher {
     kubeconfig: PathBuf,
     dir: PathBuf,
     flags: Vec<String>,
+    duty: Duty,
     /// How much the daemon logs, as klog counts.
     verbosity: u8,
     started: u32,
+}
+
+/// What a collector is to do.
+#[derive(Clone, Debug)]
+pub enum Duty {
+    /// To collect garbage, and nothing else.
+    Garbage,
+    /// To delete Jobs after their TTL, and nothing else.
+    Ttl,
+    /// Both; the daemon for Volcano's Jobs as well, and for the kinds of the profiles in this file.
+    Both(PathBuf),
+}
+
+impl Duty {
+    const GARBAGE: &str = "garbage-collector-controller";
+    const TTL: &str = "ttl-after-finished-controller";
+    const VOLCANO: &str = "volcano-gc-controller";
+
+    /// For the flag `--controllers`.
+    fn of_reference(&self) -> String {
+        match self {
+            Duty::Garbage => Duty::GARBAGE.into(),
+            Duty::Ttl => Duty::TTL.into(),
+            Duty::Both(_) => [Duty::GARBAGE, Duty::TTL].join(","),
+        }
+    }
+
+    /// As flags.
+    fn of_daemon(&self) -> Vec<OsString> {
+        let controllers = match self {
+            Duty::Garbage => Duty::GARBAGE.into(),
+            Duty::Ttl => Duty::TTL.into(),
+            Duty::Both(_) => [Duty::GARBAGE, Duty::TTL, Duty::VOLCANO].join(","),
+        };
+        let mut flags = vec!["--controllers".into(), controllers.into()];
+        if let Duty::Both(config) = self {
+            flags.extend(["--ttl-config".into(), config.into()]);
+        }
+        flags
+    }
+
+    /// Whether the reference's log says that it is at work; no endpoint does.
+    fn is_begun(&self, log: &str) -> bool {
+        let collects = log.contains("roceeding");
+        // Whose caches these are, it does not say.
+        let count = |words: &str| log.matches(words).count();
+        let are_synced = count("Waiting for caches to sync") <= count("Caches are synced");
+        let expires = log.contains("Starting TTL after finished controller") && are_synced;
+        match self {
+            Duty::Garbage => collects,
+            Duty::Ttl => expires,
+            Duty::Both(_) => collects && expires,
+        }
+    }
 }
 
 /// What is started.
@@ -52,6 +108,7 @@ pub struct Reference {
 /// A running collector; dropping it kills it.
 pub struct Collector {
     is_reference: bool,
+    duty: Duty,
     process: Process,
     api: Api,
 }
@@ -59,7 +116,14 @@ pub struct Collector {
 impl Launcher {
     /// Collectors that connect with `kubeconfig` and whose logs go to `dir`.
     pub fn new(program: Program, kubeconfig: PathBuf, dir: &Path) -> Launcher {
-        Launcher { program, kubeconfig, dir: dir.into(), flags: Vec::new(), verbosity: 3, started: 0 }
+        let (flags, duty) = (Vec::new(), Duty::Garbage);
+        Launcher { program, kubeconfig, dir: dir.into(), flags, duty, verbosity: 3, started: 0 }
+    }
+
+    /// The same, with another duty.
+    pub fn for_duty(mut self, duty: Duty) -> Launcher {
+        self.duty = duty;
+        self
     }
 
     /// The same, with more flags, which both programs must know.
@@ -94,10 +158,10 @@ impl Launcher {
         self.started += 1;
         let [port] = free_ports::<1>()?;
         let (mut command, config) = match &self.program {
-            Program::Daemon(binary) => daemon(binary, port, self.verbosity),
+            Program::Daemon(binary) => daemon(binary, port, self.verbosity, &self.duty),
             Program::Reference(reference) => {
                 let own_kubeconfig = self.dir.join(format!("collector-{}.kubeconfig", self.started));
-                reference.prepare(port, &own_kubeconfig)?
+                reference.prepare(port, &own_kubeconfig, &self.duty)?
             }
         };
         command.args(["--leader-elect=false", "--concurrent-gc-syncs", &concurrent_gc_syncs.to_string()]);
@@ -105,23 +169,23 @@ impl Launcher {
         let log = self.dir.join(format!("collector-{}.log", self.started));
         let process = Process::start("the collector", command, &log)?;
         let is_reference = matches!(self.program, Program::Reference(_));
-        Ok(Collector { is_reference, process, api: Api::connect(&config)? })
+        Ok(Collector { is_reference, duty: self.duty.clone(), process, api: Api::connect(&config)? })
     }
 }
 
 /// The command, and how its metrics are read.
-fn daemon(binary: &Path, port: u16, verbosity: u8) -> (Command, Config) {
+fn daemon(binary: &Path, port: u16, verbosity: u8, duty: &Duty) -> (Command, Config) {
     let address = format!("127.0.0.1:{port}");
     let mut command = tied(binary);
-    command.args(["--metrics-bind-address", &address, "-v", &verbosity.to_string()]);
+    command.args(["--metrics-bind-address", &address, "-v", &verbosity.to_string()]).args(duty.of_daemon());
     (command, Config::plain(&format!("http://{address}")))
 }
 
 impl Reference {
     /// The command, and how its metrics are read, for which a kubeconfig is written.
-    fn prepare(&self, port: u16, own_kubeconfig: &Path) -> Result<(Command, Config), Failure> {
+    fn prepare(&self, port: u16, own_kubeconfig: &Path, duty: &Duty) -> Result<(Command, Config), Failure> {
         let mut command = tied(&self.binary);
-        command.args(["--controllers", "garbage-collector-controller", "-v", "2"]);
+        command.args(["--controllers", &duty.of_reference(), "-v", "2"]);
         command.args(["--bind-address", "127.0.0.1", "--secure-port", &port.to_string()]);
         command.args(["--authorization-always-allow-paths", "/healthz,/metrics"]);
         command.arg("--authentication-kubeconfig").arg(&self.admin_kubeconfig);
@@ -137,12 +201,13 @@ impl Reference {
 impl Collector {
     fn wait_until_ready(&mut self) -> Result<(), Failure> {
         let path = if self.is_reference { "/healthz" } else { "/readyz" };
-        let (process, api, is_reference) = (&mut self.process, &self.api, self.is_reference);
+        let (process, api, is_reference, duty) =
+            (&mut self.process, &self.api, self.is_reference, &self.duty);
         let ready = eventually("the collector is ready", READY_DEADLINE, || {
             process.check_alive()?;
             Ok(match api.text(path) {
-                Ok(_) if !is_reference || reference_collects(process) => Look::Done(()),
-                Ok(_) => Look::NotYet("healthy, but not collecting".into()),
+                Ok(_) if !is_reference || duty.is_begun(&process.whole_log()) => Look::Done(()),
+                Ok(_) => Look::NotYet("healthy, but not at work".into()),
                 Err(failure) => Look::NotYet(failure.to_string()),
             })
         });
@@ -196,8 +261,7 @@ impl Collector {
     /// When its metrics do not answer.
     pub fn watched(&self) -> Result<String, Failure> {
         if self.is_reference {
-            let log = std::fs::read_to_string(self.process.log()).unwrap_or_default();
-            return Ok(log.matches("synced garbage collector").count().to_string());
+            return Ok(self.process.whole_log().matches("synced garbage collector").count().to_string());
         }
         let metrics = self.api.text("/metrics")?;
         let listed =
@@ -209,11 +273,6 @@ impl Collector {
     pub fn log_tail(&self) -> String {
         self.process.log_tail()
     }
-}
-
-/// The reference has no endpoint that says whether it collects; its log does, at `-v 2`.
-fn reference_collects(process: &Process) -> bool {
-    std::fs::read_to_string(process.log()).is_ok_and(|log| log.contains("roceeding"))
 }
 
 fn sum_of_samples(metrics: &str, name: &str, label: &str) -> f64 {

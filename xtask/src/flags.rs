@@ -72,6 +72,9 @@ pub struct E2e {
     /// Try this gc-daemon instead of building one
     #[arg(long, value_name = "FILE")]
     pub daemon: Option<PathBuf>,
+    /// Volcano's own definition of its Job: what is tried with the suite's short one is tried with this one as well
+    #[arg(long, value_name = "FILE")]
+    pub volcano_definition: Option<PathBuf>,
     /// The seed of every random choice, printed at the start of each run
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,

@@ -23,6 +23,11 @@ pub fn pod() -> ApiResource {
     namespaced("", "v1", "pods", "Pod")
 }
 
+/// `batch/v1` Job.
+pub fn job() -> ApiResource {
+    namespaced("batch", "v1", "jobs", "Job")
+}
+
 /// `v1` Service.
 pub fn service() -> ApiResource {
     namespaced("", "v1", "services", "Service")

@@ -140,6 +140,11 @@ impl Process {
         &self.log
     }
 
+    /// Everything that the process has written so far; empty where it cannot be read.
+    pub fn whole_log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
     /// The path of the log and its last lines, for a failure's message.
     pub fn log_tail(&self) -> String {
         format!("# {}:\n{}", self.log.display(), tail(&self.log, TAIL_LINES))

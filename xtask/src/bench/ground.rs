@@ -10,7 +10,7 @@ use gc_client::Config;
 
 use crate::api::Api;
 use crate::bench::load::Loader;
-use crate::collector::{Collector, Launcher, Program};
+use crate::collector::{Collector, Duty, Launcher, Program};
 use crate::failure::{Doing, Failure};
 use crate::interrupt;
 use crate::kinds;
@@ -85,6 +85,7 @@ pub struct Ground<'b> {
     pub loader: Loader,
     daemons: &'b Daemons,
     dir: &'b Path,
+    duty: Duty,
     count: u32,
 }
 
@@ -106,12 +107,27 @@ impl<'b> Ground<'b> {
     ///
     /// When they do not start.
     pub fn new(binaries: Binaries, daemons: &'b Daemons, dir: &'b Path) -> Result<Ground<'b>, Failure> {
-        let extras = Extras { audit_policy: Some(NO_AUDIT), ..Extras::default() };
+        Ground::with(binaries, daemons, dir, NO_AUDIT, Duty::Garbage)
+    }
+
+    /// Starts servers with this audit policy, for programs with this duty.
+    ///
+    /// # Errors
+    ///
+    /// When they do not start.
+    pub fn with(
+        binaries: Binaries,
+        daemons: &'b Daemons,
+        dir: &'b Path,
+        audit_policy: &'static str,
+        duty: Duty,
+    ) -> Result<Ground<'b>, Failure> {
+        let extras = Extras { audit_policy: Some(audit_policy), ..Extras::default() };
         let rig = Rig::start_with(binaries, extras)?;
         let config = Config::from_kubeconfig(&rig.admin_kubeconfig(), None)?;
         let api = Api::connect(&config)?;
         api.create_manifests(RBAC, kinds::of_manifest)?;
-        Ok(Ground { rig, api, loader: Loader::new(&config)?, daemons, dir, count: 0 })
+        Ok(Ground { rig, api, loader: Loader::new(&config)?, daemons, dir, duty, count: 0 })
     }
 
     /// A name that was not used here before.
@@ -141,6 +157,7 @@ impl<'b> Ground<'b> {
         };
         let mut launcher = Launcher::new(program, self.rig.daemon_kubeconfig(), &dir)
             .with_flags(flags)
+            .for_duty(self.duty.clone())
             .logging_like_the_reference();
         let started = Instant::now();
         let collector = launcher.start(WORKERS)?;

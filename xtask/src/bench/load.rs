@@ -13,8 +13,8 @@ use crate::failure::{Doing, Failure};
 use crate::interrupt;
 use crate::kinds;
 
-/// As many connections as the loader has. More make the server no faster on the machines that this runs on.
-const CONNECTIONS: usize = 32;
+/// As many connections as a loader has. More make the server no faster on the machines that this runs on.
+pub const CONNECTIONS: usize = 32;
 /// Objects in a page of a list, so that a page stays below what the client takes.
 const PAGE: usize = 1_000;
 
@@ -112,15 +112,39 @@ impl Loader {
     ///
     /// When the server refuses.
     pub fn delete(&self, namespace: &str, objects: &[Made], policy: Policy) -> Result<(), Failure> {
+        self.delete_at(objects.len(), policy, |n| kinds::config_map().path(namespace, &objects[n].name))
+    }
+
+    /// Deletes so many objects as a user does.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses.
+    pub fn delete_at(
+        &self,
+        count: usize,
+        policy: Policy,
+        path: impl Fn(usize) -> String + Sync,
+    ) -> Result<(), Failure> {
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": format!("{policy:?}"),
         });
         let options = options.to_string();
-        in_parallel(CONNECTIONS, objects.len(), |n| {
-            let path = kinds::config_map().path(namespace, &objects[n].name);
-            self.send(Method::Delete, &path, METADATA, &options).map(drop)
-        })
-        .map(drop)
+        in_parallel(CONNECTIONS, count, |n| self.send(Method::Delete, &path(n), METADATA, &options).map(drop))
+            .map(drop)
+    }
+
+    /// Changes one object by a JSON merge patch.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses.
+    pub fn patch(&self, path: &str, patch: &str) -> Result<(), Failure> {
+        let content_type = "application/merge-patch+json";
+        let request =
+            Request { method: Method::Patch, path, accept: METADATA, content_type, body: patch.as_bytes() };
+        self.client.send_ok(&request)?;
+        Ok(())
     }
 
     /// Deletes objects as the daemon does, over so many connections.
@@ -201,7 +225,11 @@ pub fn each_page(
 }
 
 /// Runs `work` for 0 to `count` on so many threads, and gives what came of each, in order.
-fn in_parallel<T: Send>(
+///
+/// # Errors
+///
+/// The first failure of the work.
+pub fn in_parallel<T: Send>(
     threads: usize,
     count: usize,
     work: impl Fn(usize) -> Result<T, Failure> + Sync,

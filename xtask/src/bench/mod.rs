@@ -21,6 +21,7 @@ mod rows;
 mod scale;
 mod server;
 mod standing;
+mod ttl;
 
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 use crate::bench::ground::{Contender, Daemons, Ground};
 use crate::bench::rows::ROWS;
 use crate::cargo::{build_release_daemon, build_static_daemon, static_target};
+use crate::collector::Duty;
 use crate::dirs::RunDir;
 use crate::failure::{Doing, Failure};
 use crate::flags;
@@ -236,7 +238,11 @@ fn measure(
     }
     let daemons = Daemons { default, with_static };
     let is_alone = |row: &str| {
-        row == "binary" || queue::is_queue(row) || scale::is_crowd(row) || scale::is_of_kinds(row)
+        row == "binary"
+            || queue::is_queue(row)
+            || scale::is_crowd(row)
+            || scale::is_of_kinds(row)
+            || ttl::is_ttl(row)
     };
     let standing = |row: &str| !is_cascade(row) && !is_alone(row);
     // Servers of their own for each part, so that the one does not carry the other's history.
@@ -252,6 +258,10 @@ fn measure(
     if plan.rows.iter().any(|row| scale::is_of_kinds(row)) {
         let mut ground = Ground::new(binaries.clone(), &daemons, dir.path())?;
         scale::kinds(&mut ground, plan, results)?;
+    }
+    if plan.rows.iter().any(|row| ttl::is_ttl(row)) {
+        let mut ground = Ground::with(binaries.clone(), &daemons, dir.path(), ttl::AUDIT_POLICY, Duty::Ttl)?;
+        ttl::measure(&mut ground, plan, results)?;
     }
     if plan.wants(&["binary"]) {
         sizes(&daemons, binaries, results)?;

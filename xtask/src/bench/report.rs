@@ -130,6 +130,7 @@ pub fn figure_of(unit: Unit, figure: f64) -> String {
         Unit::Megabytes => format!("{:.0} MB", figure / 1e6),
         Unit::Bytes => format!("{figure:.0} B"),
         Unit::Seconds => format!("{figure:.2} s"),
+        Unit::Milliseconds => format!("{:.0} ms", figure * 1e3),
         Unit::PerSecond => format!("{figure:.0}/s"),
         Unit::Percent if figure < 10.0 => format!("{figure:.2} %"),
         Unit::Percent => format!("{figure:.0} %"),

@@ -4,25 +4,28 @@
 //! a namespace of its own.
 
 mod cluster;
+mod finish;
 mod kind;
 mod object;
 mod scenarios;
 mod world;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use gc_client::Config;
+use serde_json::Value;
 
 use crate::api::Api;
 use crate::cargo::build_daemon;
-use crate::collector::{Collector, Launcher, Program};
+use crate::collector::{Collector, Duty, Launcher, Program};
 use crate::dirs::RunDir;
 use crate::e2e::cluster::Cluster;
 use crate::e2e::object::Object;
 use crate::e2e::scenarios::{ALL, Needs, Scenario};
 use crate::e2e::world::{DEFAULT_CONCURRENT_GC_SYNCS, World};
-use crate::failure::Failure;
+use crate::failure::{Doing, Failure};
 use crate::flags::{CollectorKind, E2e, Provider};
 use crate::interrupt;
 use crate::kinds;
@@ -80,6 +83,7 @@ struct Suite {
     launcher: Launcher,
     api: Api,
     random: Random,
+    volcano_definition: Option<Value>,
     run_dir: RunDir,
     cluster: Cluster,
 }
@@ -100,7 +104,9 @@ impl Suite {
             no_other_collector(&api)?;
         }
         let launcher = launcher(flags, &cluster, &run_dir)?;
-        Ok(Suite { collector: None, launcher, api, random: Random::new(seed), run_dir, cluster })
+        let random = Random::new(seed);
+        let volcano_definition = flags.volcano_definition.as_deref().map(read_definition).transpose()?;
+        Ok(Suite { collector: None, launcher, api, random, volcano_definition, run_dir, cluster })
     }
 
     fn run_all(&mut self, scenarios: &[&Scenario]) -> Result<usize, Failure> {
@@ -146,6 +152,7 @@ impl Suite {
             &mut self.random,
             &namespace,
             self.cluster.rig().map(Rig::audit_log),
+            self.volcano_definition.as_ref(),
         )?;
         if self.cluster.rig().is_none() {
             world.wait_for_service_account()?;
@@ -191,7 +198,15 @@ fn launcher(flags: &E2e, cluster: &Cluster, run_dir: &RunDir) -> Result<Launcher
             return Err(Failure::new("--collector reference runs on the rig only"));
         }
     };
-    Ok(Launcher::new(program, cluster.daemon_kubeconfig(), run_dir.path()))
+    let ttl_config = run_dir.file("ttl.yaml");
+    std::fs::write(&ttl_config, finish::TTL_CONFIG)
+        .doing(|| "cannot write the TTL's configuration".into())?;
+    Ok(Launcher::new(program, cluster.daemon_kubeconfig(), run_dir.path()).for_duty(Duty::Both(ttl_config)))
+}
+
+fn read_definition(path: &Path) -> Result<Value, Failure> {
+    let doing = || format!("cannot read the definition in {}", path.display());
+    serde_saphyr::from_str(&std::fs::read_to_string(path).doing(doing)?).doing(doing)
 }
 
 /// With a second collector in the cluster every result would be worthless: garbage that goes while ours does not run

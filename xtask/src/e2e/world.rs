@@ -35,6 +35,7 @@ pub struct World<'s> {
     leftovers: Vec<String>,
     other_namespaces: Vec<String>,
     audit_log: Option<PathBuf>,
+    volcano_definition: Option<&'s Value>,
 }
 
 impl<'s> World<'s> {
@@ -50,6 +51,7 @@ impl<'s> World<'s> {
         random: &'s mut Random,
         namespace: &str,
         audit_log: Option<PathBuf>,
+        volcano_definition: Option<&'s Value>,
     ) -> Result<World<'s>, Failure> {
         let world = World {
             api,
@@ -60,6 +62,7 @@ impl<'s> World<'s> {
             leftovers: Vec::new(),
             other_namespaces: Vec::new(),
             audit_log,
+            volcano_definition,
         };
         world.create_namespace(namespace)?;
         Ok(world)
@@ -103,6 +106,11 @@ impl<'s> World<'s> {
     /// The API server's audit log, on the rig.
     pub fn audit_log(&self) -> Option<PathBuf> {
         self.audit_log.clone()
+    }
+
+    /// Volcano's own definition of its Job, where one was given.
+    pub fn volcano_definition(&self) -> Option<&'s Value> {
+        self.volcano_definition
     }
 
     /// The scenario's namespace.

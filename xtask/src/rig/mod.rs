@@ -20,7 +20,7 @@ use crate::kubeconfig;
 use crate::poll::{Look, eventually};
 use crate::process::{Process, tied};
 
-pub use audit::conditional_deletes;
+pub use audit::{accepted_deletes, conditional_deletes, deletes_of};
 pub use build::{Binaries, binaries, e2e_test, queue, version};
 
 /// Every deletion with its body, where the preconditions are.

@@ -8,6 +8,7 @@ mod safety;
 mod simulator;
 mod survival;
 mod trouble;
+mod ttl;
 
 use crate::e2e::world::World;
 use crate::failure::Failure;
@@ -95,6 +96,35 @@ pub const ALL: &[Scenario] = &[
         "as owner and as dependent, its definition created late, deleted, and created again",
         custom::comes_and_goes,
     ),
+    Scenario {
+        needs_the_rig: true,
+        ..shared(
+            "ttl_batch_job",
+            "Jobs go when their TTL says, as it stands then, and not before; those without one stay",
+            ttl::batch,
+        )
+    },
+    Scenario {
+        needs_the_rig: true,
+        ..shared("ttl_cascade", "a Job goes at its time, in the foreground, after its Pods", ttl::cascade)
+    },
+    Scenario {
+        needs_the_rig: true,
+        reference_cannot: "it tells its log only",
+        ..shared(
+            "ttl_without_a_deadline",
+            "a Job that does not say when it finished, or says a time to come, stays, and an event says so",
+            ttl::warnings,
+        )
+    },
+    Scenario {
+        reference_cannot: "it knows no other kinds",
+        ..shared("ttl_volcano_job", "as Jobs do, once they are defined, and once more", ttl::volcano)
+    },
+    Scenario {
+        reference_cannot: "it knows no other kinds",
+        ..shared("ttl_custom_kind", "one of which the collector knows by a file", ttl::invented)
+    },
     own(
         "broken_conversion_webhook",
         "a kind that cannot be listed stops nothing else, not even a start",
@@ -107,6 +137,14 @@ pub const ALL: &[Scenario] = &[
     ),
     own("orphan_1000_killed_half_way", "none is deleted, all lose their owner", survival::orphan_thousand),
     own("killed_ten_times", "SIGKILL at ten random moments of a cascade", survival::killed_ten_times),
+    Scenario {
+        needs_the_rig: true,
+        ..own(
+            "ttl_restart",
+            "a killed collector's successor keeps each deadline, and hears of those that changed meanwhile",
+            ttl::restart,
+        )
+    },
     Scenario {
         reference_cannot: "it leaves SIGTERM to the operating system",
         ..own(

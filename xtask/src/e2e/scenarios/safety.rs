@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::api::Policy;
+use crate::e2e::finish::Finishing;
 use crate::e2e::scenarios::chains::Chain;
+use crate::e2e::scenarios::ttl;
 use crate::e2e::world::{DEFAULT_CONCURRENT_GC_SYNCS, World};
 use crate::failure::{Doing, Failure};
 use crate::poll::Look;
@@ -58,11 +60,13 @@ pub fn every_delete_is_conditional(world: &mut World<'_>) -> Result<(), Failure>
         world.delete(&chain.deployment, policy)?;
         world.all_gone(&[&chain.deployment, &chain.replica_set, &chain.pod])?;
     }
+    // A deletion that no owner causes.
+    ttl::expires(world, &Finishing::batch(), "job")?;
     let path =
         world.audit_log().ok_or_else(|| Failure::new("this cluster has no audit log that can be read"))?;
     let deletes = conditional_deletes(&path)?;
     // Each chain costs two deletions at least; the canaries of other scenarios come on top.
-    if deletes >= 4 {
+    if deletes >= 5 {
         Ok(())
     } else {
         Err(Failure::new(format!("only {deletes} deletions in the audit log")))
