@@ -37,8 +37,8 @@ pub enum Duty {
     Garbage,
     /// To delete Jobs after their TTL, and nothing else.
     Ttl,
-    /// Both; the daemon for Volcano's Jobs as well, and for the kinds of the profiles in this file.
-    Both(PathBuf),
+    /// Both; the daemon for Volcano's Jobs as well, and for the kinds of the profiles in a file.
+    Both(Option<PathBuf>),
 }
 
 impl Duty {
@@ -63,7 +63,7 @@ impl Duty {
             Duty::Both(_) => [Duty::GARBAGE, Duty::TTL, Duty::VOLCANO].join(","),
         };
         let mut flags = vec!["--controllers".into(), controllers.into()];
-        if let Duty::Both(config) = self {
+        if let Duty::Both(Some(config)) = self {
             flags.extend(["--ttl-config".into(), config.into()]);
         }
         flags
@@ -284,6 +284,17 @@ fn sum_of_samples(metrics: &str, name: &str, label: &str) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reference_is_ready_when_its_log_says_so_of_each_duty() {
+        let collects = "Waiting for caches to sync\nCaches are synced\nProceeding to collect garbage\n";
+        let begins = "Starting TTL after finished controller\nWaiting for caches to sync\n";
+        let both = Duty::Both(None);
+        let begun = |log: &str| [Duty::Garbage, Duty::Ttl, both.clone()].map(|duty| duty.is_begun(log));
+        assert_eq!(begun(collects), [true, false, false]);
+        assert_eq!(begun(&format!("{collects}{begins}")), [true, false, false]);
+        assert_eq!(begun(&format!("{collects}{begins}Caches are synced\n")), [true, true, true]);
+    }
 
     #[test]
     fn metrics_are_summed_by_name_and_label() {

@@ -10,13 +10,18 @@ use std::time::{Duration, Instant};
 use gc_client::{Client, Config, Options};
 use gc_tests::http::Front;
 use gc_tests::sim::{ApiServer, Write as ServerWrite};
-use serde_json::Value;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
+use crate::api::Api;
 use crate::cargo::build_daemon;
-use crate::collector::{Launcher, Program};
+use crate::collector::{Duty, Launcher, Program};
 use crate::dirs::RunDir;
 use crate::failure::{Doing, Failure};
+use crate::finish::{End, Finishing};
+use crate::kinds;
 use crate::kubeconfig;
+use crate::poll::{Look, eventually};
 
 /// The same objects with the same UIDs in every demo.
 const SEED: u64 = 1;
@@ -38,7 +43,8 @@ pub fn run() -> Result<ExitCode, Failure> {
     let dir = RunDir::new("gc-demo")?;
     let kubeconfig = dir.file("kubeconfig");
     kubeconfig::write(&kubeconfig, &front.url(), None, None)?;
-    let mut launcher = Launcher::new(Program::Daemon(binary), kubeconfig, dir.path());
+    let mut launcher =
+        Launcher::new(Program::Daemon(binary), kubeconfig, dir.path()).for_duty(Duty::Both(None));
     let collector = launcher.start(20)?;
     eprintln!("# gc-daemon runs and its /readyz says that it collects.");
     eprintln!(
@@ -54,8 +60,41 @@ pub fn run() -> Result<ExitCode, Failure> {
         return Err(Failure::new(format!("{error}\n{}", collector.log_tail())));
     }
     eprintln!("# The finalizers were released: what should go has gone, and what should stay stayed.");
+    eprintln!("# A Job whose TTL is a second finishes. A ConfigMap, which blocks it, belongs to it.");
+    let expired = expire(&Api::connect(&Config::plain(&front.url()))?);
+    narrator.tell_writes();
+    expired.map_err(|failure| Failure::new(format!("{failure}\n{}", collector.log_tail())))?;
+    eprintln!("# Its time came, and it went after what belonged to it.");
     eprintln!("# That took {:.1} s.", start.elapsed().as_secs_f64());
     Ok(ExitCode::SUCCESS)
+}
+
+/// A Job that finishes, and what it has left behind: both go on their own.
+fn expire(api: &Api) -> Result<(), Failure> {
+    let batch = Finishing::batch();
+    let (jobs, results) = (&batch.resource, kinds::config_map());
+    let mut job = batch.body(Some(1));
+    job["apiVersion"] = json!(jobs.api_version());
+    job["kind"] = json!(jobs.kind);
+    job["metadata"] = json!({ "name": "report" });
+    let job = api.create(&jobs.path(NAMESPACE, ""), &job)?;
+    let result = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "report-result",
+        "ownerReferences": [{
+            "apiVersion": jobs.api_version(), "kind": jobs.kind, "name": "report", "uid": job["metadata"]["uid"],
+            "controller": true, "blockOwnerDeletion": true,
+        }],
+    } });
+    api.create(&results.path(NAMESPACE, ""), &result)?;
+    let now_s = Timestamp::now().as_second();
+    let path = format!("{}/status", jobs.path(NAMESPACE, "report"));
+    api.merge_patch(&path, &batch.status(End::Success, Some(now_s))?)?;
+    for path in [results.path(NAMESPACE, "report-result"), jobs.path(NAMESPACE, "report")] {
+        eventually(&format!("{path} is gone"), DEADLINE, || {
+            Ok(api.get(&path)?.map_or(Look::Done(()), |_| Look::NotYet("it is there".into())))
+        })?;
+    }
+    Ok(())
 }
 
 /// Prints what the experiment prints, and before it what the server has written meanwhile, and for whom.

@@ -15,6 +15,7 @@ mod differential;
 mod dirs;
 mod e2e;
 mod failure;
+mod finish;
 mod flags;
 mod fuzz;
 mod interrupt;

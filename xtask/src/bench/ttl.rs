@@ -14,6 +14,7 @@ use crate::bench::load;
 use crate::bench::server::Requests;
 use crate::bench::{Plan, Results};
 use crate::failure::{Doing, Failure};
+use crate::finish::{End, Finishing};
 use crate::kinds;
 use crate::poll::{Look, eventually};
 use crate::rig;
@@ -115,12 +116,13 @@ fn create(ground: &Ground<'_>, namespace: &str, count: usize) -> Result<(), Fail
 /// Has them finish, each as long ago as makes its TTL end in the window, and raises what is to be raised; with how many
 /// requests.
 fn finish(ground: &Ground<'_>, namespace: &str, count: usize, base_s: i64) -> Result<usize, Failure> {
+    let jobs = Finishing::batch();
     let finishing: Vec<usize> = (0..count).filter(|n| fate(*n) != Fate::Runs).collect();
     load::in_parallel(load::CONNECTIONS, finishing.len(), |i| {
         let n = finishing[i];
         let finished_s = due_s(n, base_s) - ttl_s(n);
         let path = format!("{}/status", kinds::job().path(namespace, &name(n)));
-        ground.loader.patch(&path, &status(finished_s)?.to_string())
+        ground.loader.patch(&path, &jobs.status(End::Success, Some(finished_s))?.to_string())
     })?;
     let raised: Vec<usize> = (0..count).filter(|n| fate(*n) == Fate::Raised).collect();
     load::in_parallel(load::CONNECTIONS, raised.len(), |i| {
@@ -235,16 +237,6 @@ fn job(n: usize) -> Value {
         job["spec"]["ttlSecondsAfterFinished"] = Value::Null;
     }
     job
-}
-
-/// As the controller of Jobs writes it.
-fn status(finished_s: i64) -> Result<Value, Failure> {
-    let at = Timestamp::from_second(finished_s).doing(|| "no such time".into())?.to_string();
-    let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": at });
-    Ok(json!({ "status": {
-        "startTime": at, "completionTime": at, "succeeded": 1,
-        "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
-    } }))
 }
 
 /// Of sorted figures, the one that so large a part of them does not exceed.

@@ -4,7 +4,6 @@
 //! a namespace of its own.
 
 mod cluster;
-mod finish;
 mod kind;
 mod object;
 mod scenarios;
@@ -26,6 +25,7 @@ use crate::e2e::object::Object;
 use crate::e2e::scenarios::{ALL, Needs, Scenario};
 use crate::e2e::world::{DEFAULT_CONCURRENT_GC_SYNCS, World};
 use crate::failure::{Doing, Failure};
+use crate::finish::TTL_CONFIG;
 use crate::flags::{CollectorKind, E2e, Provider};
 use crate::interrupt;
 use crate::kinds;
@@ -199,9 +199,9 @@ fn launcher(flags: &E2e, cluster: &Cluster, run_dir: &RunDir) -> Result<Launcher
         }
     };
     let ttl_config = run_dir.file("ttl.yaml");
-    std::fs::write(&ttl_config, finish::TTL_CONFIG)
-        .doing(|| "cannot write the TTL's configuration".into())?;
-    Ok(Launcher::new(program, cluster.daemon_kubeconfig(), run_dir.path()).for_duty(Duty::Both(ttl_config)))
+    std::fs::write(&ttl_config, TTL_CONFIG).doing(|| "cannot write the TTL's configuration".into())?;
+    Ok(Launcher::new(program, cluster.daemon_kubeconfig(), run_dir.path())
+        .for_duty(Duty::Both(Some(ttl_config))))
 }
 
 fn read_definition(path: &Path) -> Result<Value, Failure> {

@@ -56,8 +56,12 @@ pub struct AcceptedDelete {
 /// When the log cannot be read.
 pub fn accepted_deletes(path: &Path, namespace: &str) -> Result<BTreeMap<String, AcceptedDelete>, Failure> {
     let log = File::open(path).doing(|| format!("cannot open {}", path.display()))?;
+    accepted(BufReader::new(log), namespace)
+}
+
+fn accepted(log: impl BufRead, namespace: &str) -> Result<BTreeMap<String, AcceptedDelete>, Failure> {
     let mut deletes = BTreeMap::new();
-    for event in events(BufReader::new(log)) {
+    for event in events(log) {
         let event = event?;
         let object = &event["objectRef"];
         let is_accepted = event["responseStatus"]["code"].as_u64().is_some_and(|code| code < 300);
@@ -142,5 +146,26 @@ mod tests {
         for bad in [log(DAEMON_USER, &uid_only, 409), log(DAEMON_USER, &Value::Null, 200)] {
             assert!(count((good.clone() + &bad).as_bytes()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_delete_that_was_accepted_has_its_times_and_half_a_line_is_none() {
+        let event = |name: &str, second: u32, code: u32| {
+            json!({
+                "user": { "username": DAEMON_USER },
+                "objectRef": { "namespace": "ns", "name": name },
+                "requestReceivedTimestamp": format!("2026-01-01T12:00:0{second}.000001Z"),
+                "stageTimestamp": format!("2026-01-01T12:00:0{second}.002001Z"),
+                "responseStatus": { "code": code },
+            })
+        };
+        let lines = [event("a", 1, 409), event("a", 2, 200), event("a", 3, 200), event("b", 4, 404)];
+        let whole: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let deletes = accepted((whole + "{\"user\":").as_bytes(), "ns").unwrap();
+        let shown: Vec<String> = deletes
+            .iter()
+            .map(|(name, delete)| format!("{name} {} {}", delete.received, delete.done - delete.received))
+            .collect();
+        assert_eq!(shown, ["a 2026-01-01T12:00:02.000001Z PT0.002S"]);
     }
 }

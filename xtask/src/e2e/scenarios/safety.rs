@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::api::Policy;
-use crate::e2e::finish::Finishing;
 use crate::e2e::scenarios::chains::Chain;
 use crate::e2e::scenarios::ttl;
 use crate::e2e::world::{DEFAULT_CONCURRENT_GC_SYNCS, World};
 use crate::failure::{Doing, Failure};
+use crate::finish::Finishing;
 use crate::poll::Look;
 use crate::rig::conditional_deletes;
 

@@ -5,11 +5,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::Policy;
-use crate::e2e::finish::{End, Finishing, PROTECT, volcano_definition};
 use crate::e2e::object::{Object, State};
 use crate::e2e::scenarios::custom::{create_definition, undefine};
 use crate::e2e::world::{DEFAULT_CONCURRENT_GC_SYNCS, HOLD, World};
 use crate::failure::Failure;
+use crate::finish::{End, Finishing, PROTECT, volcano_definition};
 use crate::kinds;
 use crate::poll::Look;
 use crate::rig;

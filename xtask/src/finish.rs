@@ -1,4 +1,4 @@
-//! Kinds whose objects finish, and have a TTL: `batch/v1` Jobs, Volcano's, and one that the suite has invented.
+//! Kinds whose objects finish, and have a TTL: `batch/v1` Jobs, Volcano's, and one that the end-to-end suite has invented.
 
 use gc_client::ApiResource;
 use jiff::Timestamp;
@@ -8,11 +8,11 @@ use crate::failure::{Doing, Failure};
 use crate::kinds;
 
 /// Volcano's Job, as far as it matters.
-const VOLCANO: &str = include_str!("volcano-job.yaml");
+const VOLCANO: &str = include_str!("e2e/volcano-job.yaml");
 
 /// The profile of the invented kind, which is not defined when the collector starts. Everything that is off by default
 /// is on: a floor, a default for those that failed, another propagation, an annotation that protects.
-pub const TTL_CONFIG: &str = include_str!("ttl-config.yaml");
+pub const TTL_CONFIG: &str = include_str!("e2e/ttl-config.yaml");
 
 /// The annotation that [`TTL_CONFIG`] names.
 pub const PROTECT: &str = "gc-e2e-ttl.example/keep";
