@@ -28,12 +28,12 @@ struct Job {
 
 /// Every edge of a kind that is always there.
 pub fn batch(world: &mut World<'_>) -> Result<(), Failure> {
-    edges(world, &Finishing::batch())
+    edges(world, &Finishing::batch(), Vec::new())
 }
 
 /// What a person must hear about, and what nothing follows from.
 pub fn warnings(world: &mut World<'_>) -> Result<(), Failure> {
-    told(world, &Finishing::batch())
+    told(world, &Finishing::batch(), None)
 }
 
 /// Spec T4: a kind that comes, goes, and comes again, while the collector runs.
@@ -44,15 +44,14 @@ pub fn volcano(world: &mut World<'_>) -> Result<(), Failure> {
     expires(world, &volcano, "first")?;
     undefine(world, &volcano.resource)?;
     create_definition(world, &ours, &volcano.resource)?;
-    edges(world, &volcano)?;
-    told(world, &volcano)?;
-    // Volcano's own definition refuses it.
-    negative(world, &volcano)?;
+    edges(world, &volcano, Vec::new())?;
+    told(world, &volcano, Some(-1))?;
     undefine(world, &volcano.resource)?;
     let Some(theirs) = world.volcano_definition() else { return Ok(()) };
     create_definition(world, theirs, &volcano.resource)?;
-    edges(world, &volcano)?;
-    told(world, &volcano)?;
+    edges(world, &volcano, Vec::new())?;
+    // A negative TTL it refuses.
+    told(world, &volcano, None)?;
     undefine(world, &volcano.resource)
 }
 
@@ -60,10 +59,6 @@ pub fn volcano(world: &mut World<'_>) -> Result<(), Failure> {
 pub fn invented(world: &mut World<'_>) -> Result<(), Failure> {
     let tasks = Finishing::invented();
     create_definition(world, &tasks.definition(), &tasks.resource)?;
-    edges(world, &tasks)?;
-    told(world, &tasks)?;
-    negative(world, &tasks)?;
-
     let now_s = now_s();
     let in_an_hour = (Some(HOUR_S), End::Success, Some(now_s));
     let protected = finished(world, &tasks, "protected", in_an_hour)?.object;
@@ -71,18 +66,17 @@ pub fn invented(world: &mut World<'_>) -> Result<(), Failure> {
     patch(world, &protected, &tasks.ttl(Some(0)))?;
     let owner = finished(world, &tasks, "owner", in_an_hour)?.object;
     let child = world.config_map("child").blocking_owner(&owner).held().create()?;
+    patch(world, &owner, &tasks.ttl(Some(0)))?;
     // Without a TTL of its own, and broken: the default of its profile.
     let broken = finished(world, &tasks, "broken", (None, End::Failure, Some(now_s)))?;
-    let broken = Job { due_s: now_s + 2, ..broken };
-    patch(world, &owner, &tasks.ttl(Some(0)))?;
-    // In the background it goes before what blocks it.
-    go_at_their_time(world, &tasks, &[Job { object: owner, due_s: now_s + tasks.min_s }, broken])?;
+    // In the background, the owner goes before what blocks it.
+    edges(world, &tasks, vec![Job { object: owner, due_s: now_s + 1 }, Job { due_s: now_s + 2, ..broken }])?;
     world.release(&child)?;
     world.all_gone(&[&child])?;
-    expires(world, &tasks, "later")?;
     world.all_stay(&[&protected])?;
     patch(world, &protected, &json!({ "metadata": { "annotations": { PROTECT: null } } }))?;
     world.all_gone(&[&protected])?;
+    told(world, &tasks, Some(-1))?;
     undefine(world, &tasks.resource)
 }
 
@@ -137,9 +131,9 @@ pub fn restart(world: &mut World<'_>) -> Result<(), Failure> {
     world.all_stay(&[&raised.object])
 }
 
-/// What every kind has in common: whatever is to go goes, not before its time, and whatever is to stay is there after the
-/// last of them, which is due a second after the last deadline that no longer counts.
-fn edges(world: &mut World<'_>, kind: &Finishing) -> Result<(), Failure> {
+/// What every kind has in common: whatever is to go goes, these others as well, not before its time; and whatever is to
+/// stay is there after the last of them, which is due a second after the last deadline that no longer counts.
+fn edges(world: &mut World<'_>, kind: &Finishing, others: Vec<Job>) -> Result<(), Failure> {
     let began_s = now_s();
     let well = |ttl_s| (Some(ttl_s), End::Success, Some(began_s));
     let changed = changed(world, kind)?;
@@ -158,7 +152,7 @@ fn edges(world: &mut World<'_>, kind: &Finishing) -> Result<(), Failure> {
         finished(world, kind, "an-hour", (Some(HOUR_S), End::Success, Some(began_s + 2 - HOUR_S)))?,
         finished(world, kind, "last", (Some(MARGIN_S + 1), End::Success, Some(now_s())))?,
     ];
-    go.extend(changed.go);
+    go.extend(changed.go.into_iter().chain(others));
     go_at_their_time(world, kind, &go)?;
     let stay: Vec<&Object> = stay.iter().chain(&changed.stay).collect();
     world.all_stay(&stay)?;
@@ -212,29 +206,28 @@ fn asked_once(world: &mut World<'_>, held: &Object) -> Result<(), Failure> {
     }
 }
 
-/// Jobs that nobody can say a deadline of, and what is said of them.
-fn told(world: &mut World<'_>, kind: &Finishing) -> Result<(), Failure> {
+/// Jobs that nobody can say a deadline of, and what is said of them. A custom resource's definition may allow a TTL that
+/// is none.
+fn told(world: &mut World<'_>, kind: &Finishing, invalid_ttl_s: Option<i64>) -> Result<(), Failure> {
     let now_s = now_s();
     let timeless = finished(world, kind, "timeless", (Some(0), End::Success, None))?.object;
     let future = finished(world, kind, "future", (Some(0), End::Success, Some(now_s + HOUR_S)))?.object;
-    world.event(&timeless, "NoFinishTime")?;
-    world.event(&future, "FinishedInFuture")?;
+    let mut stay = vec![(timeless, "NoFinishTime"), (future, "FinishedInFuture")];
+    if let Some(ttl_s) = invalid_ttl_s {
+        let done = (Some(ttl_s), End::Success, Some(now_s - HOUR_S));
+        stay.push((finished(world, kind, "invalid", done)?.object, "InvalidTTL"));
+    }
+    for (job, reason) in &stay {
+        world.event(job, reason)?;
+    }
     expires(world, kind, "after-those")?;
-    world.all_stay(&[&timeless, &future])?;
-    // Once it says when it finished, it goes, and so does one that finished in the future after all.
-    for job in [&timeless, &future] {
+    let stay: Vec<&Object> = stay.iter().map(|(job, _)| job).collect();
+    world.all_stay(&stay)?;
+    // Once it says when it finished, it goes; so does one that did not finish in the future after all.
+    for job in &stay[..2] {
         patch_status(world, job, &kind.status(End::Success, Some(now_s))?)?;
     }
-    world.all_gone(&[&timeless, &future])
-}
-
-/// A custom resource's definition may allow what Kubernetes does not.
-fn negative(world: &mut World<'_>, kind: &Finishing) -> Result<(), Failure> {
-    let done = (Some(-1), End::Success, Some(now_s() - HOUR_S));
-    let negative = finished(world, kind, "negative", done)?.object;
-    world.event(&negative, "InvalidTTL")?;
-    expires(world, kind, "after-the-negative")?;
-    world.all_stay(&[&negative])
+    world.all_gone(&stay[..2])
 }
 
 /// One job with the shortest TTL, which shows that the collector has seen whatever was done to this kind before.
