@@ -11,7 +11,7 @@ use crate::api::Api;
 use crate::failure::Failure;
 use crate::kubeconfig;
 use crate::poll::{Look, eventually};
-use crate::process::{Process, tied};
+use crate::process::{self, Process, tied};
 use crate::rig::free_ports;
 
 /// Collection starts 30 s after a start at the latest, with what could be listed until then; the rest is for slow
@@ -136,6 +136,20 @@ impl Launcher {
     pub fn logging_like_the_reference(mut self) -> Launcher {
         self.verbosity = 2;
         self
+    }
+
+    /// Runs the daemon's program with these flags to its end; what it prints.
+    ///
+    /// # Errors
+    ///
+    /// When it does not succeed, or this starts other programs.
+    pub fn ask_daemon(&self, flags: &[&str]) -> Result<String, Failure> {
+        let Program::Daemon(binary) = &self.program else {
+            return Err(Failure::new("the reference answers no questions"));
+        };
+        let mut command = tied(binary);
+        command.args(flags).arg("--kubeconfig").arg(&self.kubeconfig);
+        process::output("gc-daemon", command)
     }
 
     /// Starts one with so many workers and waits until it collects.

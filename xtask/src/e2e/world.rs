@@ -350,6 +350,15 @@ impl World<'_> {
         collector.terminate(deadline)
     }
 
+    /// Runs the daemon's program with these flags to its end; what it prints.
+    ///
+    /// # Errors
+    ///
+    /// When it does not succeed, or the collector is another program.
+    pub fn ask_daemon(&self, flags: &[&str]) -> Result<String, Failure> {
+        self.launcher.ask_daemon(flags)
+    }
+
     /// The sum of the samples of a metric whose labels contain `label`.
     ///
     /// # Errors

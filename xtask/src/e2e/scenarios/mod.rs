@@ -118,6 +118,11 @@ pub const ALL: &[Scenario] = &[
         )
     },
     Scenario {
+        needs_the_rig: true,
+        reference_cannot: "it answers no questions",
+        ..shared("ttl_list", "the program says of each Job when it is due, or why never", ttl::list)
+    },
+    Scenario {
         reference_cannot: "it knows no other kinds",
         ..shared("ttl_volcano_job", "as Jobs do, once they are defined, and once more", ttl::volcano)
     },

@@ -104,6 +104,34 @@ pub fn cascade(world: &mut World<'_>) -> Result<(), Failure> {
     world.all_stay(&[&unrelated])
 }
 
+/// What a person gets who asks which jobs wait for what.
+pub fn list(world: &mut World<'_>) -> Result<(), Failure> {
+    let batch = Finishing::batch();
+    let now_s = now_s();
+    world.object(&batch.resource, "runs").body(batch.body(Some(60))).create()?;
+    finished(world, &batch, "stays", (None, End::Failure, Some(now_s)))?;
+    finished(world, &batch, "waits", (Some(HOUR_S), End::Success, Some(now_s)))?;
+    let said = world.ask_daemon(&["--ttl-list"])?;
+    let of_these = |line: &&str| line.split('\t').nth(1) == Some(world.namespace());
+    // How long it is until then depends on when one asks.
+    let rows: Vec<String> = said
+        .lines()
+        .filter(of_these)
+        .map(|line| line.split(" (in ").next().unwrap_or_default().replace('\t', " "))
+        .collect();
+    let [finished, due] = [now_s, now_s + HOUR_S].map(|s| Timestamp::from_second(s).unwrap_or_default());
+    let of = |rest: String| format!("jobs.batch {} {rest}", world.namespace());
+    let expected = [
+        of("runs - - 60s not finished".into()),
+        of(format!("stays Failed {finished} - never: no TTL")),
+        of(format!("waits Complete {finished} {HOUR_S}s {due}")),
+    ];
+    if rows == expected {
+        return Ok(());
+    }
+    Err(Failure::new(format!("expected {expected:#?}, was told\n{said}")))
+}
+
 /// Deadlines come from the objects: a collector that starts has those that another one had, and what happened while
 /// none ran.
 pub fn restart(world: &mut World<'_>) -> Result<(), Failure> {
