@@ -24,6 +24,9 @@ pub fn is_queue(row: &str) -> bool {
 ///
 /// When one of them cannot be built or run.
 pub fn measure(plan: &Plan, results: &mut Results) -> Result<(), Failure> {
+    if !plan.rows.iter().any(|row| is_queue(row)) {
+        return Ok(());
+    }
     let (ours, reference) = (build_queue_example()?, rig::queue()?);
     for row in plan.rows.iter().filter(|row| is_queue(row)) {
         for round in 1..=plan.rounds {
