@@ -22,6 +22,12 @@ pub enum Policy {
     Orphan,
 }
 
+impl From<Client> for Api {
+    fn from(client: Client) -> Api {
+        Api { client }
+    }
+}
+
 impl Api {
     /// Connects with the first context of a kubeconfig.
     ///

@@ -61,7 +61,7 @@ pub fn run() -> Result<ExitCode, Failure> {
     }
     eprintln!("# The finalizers were released: what should go has gone, and what should stay stayed.");
     eprintln!("# A Job whose TTL is a second finishes. A ConfigMap, which blocks it, belongs to it.");
-    let expired = expire(&Api::connect(&Config::plain(&front.url()))?);
+    let expired = expire(&Api::from(client));
     narrator.tell_writes();
     expired.map_err(|failure| Failure::new(format!("{failure}\n{}", collector.log_tail())))?;
     eprintln!("# Its time came, and it went after what belonged to it.");
@@ -139,8 +139,8 @@ fn narrate(write: &ServerWrite) -> String {
     }
 }
 
-fn changes(before: &Value, after: &Value) -> String {
-    let [before, after] = [&before["metadata"], &after["metadata"]];
+fn changes(whole_before: &Value, whole_after: &Value) -> String {
+    let [before, after] = [&whole_before["metadata"], &whole_after["metadata"]];
     let mut changes = Vec::new();
     if before["deletionTimestamp"].is_null() && !after["deletionTimestamp"].is_null() {
         changes.push("it is terminating".to_owned());
@@ -150,6 +150,9 @@ fn changes(before: &Value, after: &Value) -> String {
     }
     if before["ownerReferences"] != after["ownerReferences"] {
         changes.push(format!("owners {}", names(&after["ownerReferences"], |item| &item["name"])));
+    }
+    if whole_before["status"] != whole_after["status"] {
+        changes.push("its status".to_owned());
     }
     if changes.is_empty() { "something else".into() } else { changes.join(", ") }
 }
@@ -172,5 +175,7 @@ mod tests {
         let after = json!({"metadata": {"deletionTimestamp": "t", "finalizers": ["a", "b"]}});
         assert_eq!(changes(&before, &after), "it is terminating, finalizers a, b, owners none");
         assert_eq!(changes(&before, &before), "something else");
+        let done = json!({"metadata": before["metadata"], "status": {"succeeded": 1}});
+        assert_eq!(changes(&before, &done), "its status");
     }
 }
