@@ -262,6 +262,14 @@ impl State {
         let first = effects.len();
         self.graph.reconsider(impossible, effects);
         self.pass_over(&impossible.uid, effects, first);
+        // The others by which it could have been asked for may be gone since. Then this one's kind is waited for after all.
+        let is_left = |node: Node<'_>| node.is_virtual() && node.coordinate() == *impossible;
+        if effects.len() == first
+            && !self.is_impossible(impossible)
+            && self.graph.get(&impossible.uid).is_some_and(is_left)
+        {
+            effects.push(Effect::AttemptToDelete(impossible.uid.clone()));
+        }
     }
 
     /// A virtual node that dependents name by several coordinates takes the next one (G9). One that no object can have,

@@ -1316,6 +1316,25 @@ fn d7_g9_a_kind_that_nothing_serves_is_passed_over_for_a_coordinate_that_can_be_
     assert_eq!(why, "it exists, but no watch has shown it yet");
 }
 
+/// Found by simulation: the dependent that named the owner by the other coordinate is gone when the finding comes.
+#[test]
+fn d7_g9_where_the_other_coordinate_is_gone_by_then_the_kind_is_waited_for() {
+    let mut world = World::new(
+        "graph cm/a @ns uid=a owners=[late/o#o]
+         graph cm/b @ns uid=b owners=[w/o#o]",
+    );
+    let Outcome::Impossible(late) = world.attempt("o") else { panic!("another can be asked for") };
+    world.line(&["gone", "cm/b", "@ns", "uid=b"].map(String::from));
+    world.effects();
+    world.state.reconsider(&late, &mut world.effects);
+    assert_eq!(world.effects(), r#"AttemptToDelete(Uid("o"))"#);
+    let Outcome::WaitForKind { kind, .. } = world.attempt("o") else { panic!("nothing else is left") };
+    assert_eq!(kind, "Late");
+    world.effects();
+    world.serve_everything();
+    assert_eq!(world.effects(), r#"AttemptToDelete(Uid("o"))"#);
+}
+
 /// The other way round there is nothing to ask for until the kind is served, and nothing goes round in circles.
 #[test]
 fn d7_g9_where_the_other_coordinates_are_absent_the_kind_is_waited_for() {
