@@ -8,7 +8,7 @@ use crate::circle::{OpenCircle, owners_in_a_circle};
 use crate::finalizer::{RemoveFinalizer, busy, describe, plausible};
 use crate::mistakes::Mistake;
 use crate::patch;
-use crate::state::{Absence, Known, State};
+use crate::state::{Absence, Known, State, coordinate_of};
 use crate::{
     Class, FOREGROUND_FINALIZER, Facts, LiveObject, ORPHAN_FINALIZER, Outcome, OwnerReference, PatchKind,
     PatchedField, Propagation, Reply, Request, Step, Target, Verdict, Why, verdict,
@@ -585,9 +585,9 @@ impl DeleteAttempt {
         if live.being_deleted {
             return forget(Why::BeingDeleted);
         }
-        let differ =
-            live.owner_references != was.live.owner_references || was.classes.contains(&Class::Waiting);
-        let differ = differ || has_orphaned(state, &item, &live);
+        let differ = live.owner_references != was.live.owner_references
+            || was.classes.contains(&Class::Waiting)
+            || has_orphaned(state, &item, &live);
         if (differ || self.is_aged) && !state.makes(Mistake::ConflictRepeatsDelete) {
             return self.decide(state, item, live);
         }
@@ -659,13 +659,7 @@ fn seen_by_the_graph(state: &State, node: &Node<'_>) -> Option<LiveObject> {
 /// namespaced, in none otherwise.
 fn owner_coordinate(state: &State, reference: &OwnerReference, item: &Item) -> Option<Coordinate> {
     let resource = state.kinds().resolve(&reference.api_version, &reference.kind)?;
-    Some(Coordinate {
-        kind: reference.kind.clone(),
-        api_version: reference.api_version.clone(),
-        namespace: if resource.namespaced { item.target.namespace.clone() } else { String::new() },
-        name: reference.name.clone(),
-        uid: Uid::new(&reference.uid),
-    })
+    Some(coordinate_of(reference, if resource.namespaced { &item.target.namespace } else { "" }))
 }
 
 /// Whether two versions name the same owners in the same order; what they say of blocking does not matter.

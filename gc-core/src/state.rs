@@ -343,16 +343,11 @@ impl State {
         if self.orphaned.is_empty() {
             return false;
         }
-        let owner = |namespace: &str| Coordinate {
-            kind: reference.kind.clone(),
-            api_version: reference.api_version.clone(),
-            namespace: namespace.into(),
-            name: reference.name.clone(),
-            uid: Uid::new(&reference.uid),
-        };
+        let owner = |namespace: &str| coordinate_of(reference, namespace);
         match self.kinds.resolve(&reference.api_version, &reference.kind) {
             Some(resource) if resource.namespaced => self.orphaned.contains_object(&owner(item_namespace)),
             Some(_) => self.orphaned.contains_object(&owner("")),
+            // Its scope is not known: an orphaning in one of the two outweighs an absence in the other.
             None => {
                 [item_namespace, ""].into_iter().any(|scope| self.orphaned.contains_object(&owner(scope)))
             }
@@ -523,21 +518,14 @@ impl State {
         item_namespace: &str,
         trusts_waiting: bool,
     ) -> Known {
-        let coordinate = |namespace: &str| Coordinate {
-            kind: reference.kind.clone(),
-            api_version: reference.api_version.clone(),
-            namespace: namespace.into(),
-            name: reference.name.clone(),
-            uid: Uid::new(&reference.uid),
-        };
+        if self.is_orphaned(reference, item_namespace) {
+            return Known::Class(Class::Orphaned);
+        }
+        let coordinate = |namespace: &str| coordinate_of(reference, namespace);
         let Some(resource) = self.kinds.resolve(&reference.api_version, &reference.kind).cloned() else {
             // The kind is not served any more, but a watch may have seen the owner go while it was. Nothing can be read
             // again, and no restore can have brought back the object of a kind that is not served.
-            // Its scope is not known either: an orphaning in one of the two outweighs an absence in the other.
             let owners = [item_namespace, ""].map(coordinate);
-            if owners.iter().any(|owner| self.orphaned.contains_object(owner)) {
-                return Known::Class(Class::Orphaned);
-            }
             let is_absent =
                 |owner: &Coordinate| self.absent.contains(owner) || self.graph.absent_since(owner).is_some();
             return if owners.iter().any(is_absent) {
@@ -550,9 +538,6 @@ impl State {
             return Known::Unresolvable;
         }
         let owner = coordinate(if resource.namespaced { item_namespace } else { "" });
-        if self.orphaned.contains_object(&owner) {
-            return Known::Class(Class::Orphaned);
-        }
         if self.makes(Mistake::AbsenceByUid) && self.absent.knows_uid(&owner.uid) {
             return Known::Class(Class::Dangling);
         }
@@ -732,6 +717,17 @@ fn needs_kind(node: &Node<'_>, api_version: &str, kind: &str) -> bool {
     let is_own = node.api_version() == api_version && node.kind() == kind;
     let mut references = node.owner_references();
     is_own || (!node.is_orphaning() && references.any(|r| r.api_version == api_version && r.kind == kind))
+}
+
+/// Where a reference of an object in this namespace says that its owner is.
+pub(crate) fn coordinate_of(reference: &OwnerReference, namespace: &str) -> Coordinate {
+    Coordinate {
+        kind: reference.kind.clone(),
+        api_version: reference.api_version.clone(),
+        namespace: namespace.into(),
+        name: reference.name.clone(),
+        uid: Uid::new(&reference.uid),
+    }
 }
 
 /// A version as a number. Servers that count otherwise have versions that cannot be compared.

@@ -105,8 +105,8 @@ impl Shared {
     }
 
     fn write_all(&self, mut out: impl Write, lost: impl Fn(u64) -> String) {
-        let mut text = Vec::new();
         loop {
+            let mut text = Vec::new();
             let waiting = self.lock();
             let waiting = self.changed.wait_while(waiting, |waiting| {
                 waiting.is_asleep = waiting.is_empty();
@@ -115,7 +115,6 @@ impl Shared {
             let bytes = waiting.unwrap_or_else(PoisonError::into_inner).take(&mut text, &lost);
             // A reader that went away (`gc-daemon 2>&1 | head -1`) is no reason to stop collecting.
             let _ = out.write_all(&text).and_then(|()| out.flush());
-            text = Vec::new();
             let mut waiting = self.lock();
             waiting.bytes -= bytes;
             waiting.is_writing = false;

@@ -6,7 +6,7 @@
 //! | `-v` | said | filter |
 //! |---|---|---|
 //! | 0, 1 | starting, stopping, warnings, errors | `info` |
-//! | 2, 3 | each write and why | and `debug` of `gc_daemon::workers` |
+//! | 2, 3 | each write and why | and `debug` of `gc_daemon::workers` and `gc_daemon::ttl::worker` |
 //! | 4 | discovery and watches | and `debug` of all our crates |
 //! | 5 to 7 | each decision | and `trace` of `gc_daemon`, `gc_core`, `gc_graph` and `gc_queue` |
 //! | 8 to 10 | each request | and `trace` of `gc_client` |
@@ -123,7 +123,8 @@ fn filters(verbosity: u8) -> Vec<(&'static str, LevelFilter)> {
     let mut filters = vec![("", LevelFilter::Warn)];
     filters.extend(OUR_CRATES.map(|name| (name, if name == "gc_client" { client } else { ours })));
     if matches!(verbosity, 2..=3) {
-        filters.push(("gc_daemon::workers", LevelFilter::Debug));
+        let writers = ["gc_daemon::workers", "gc_daemon::ttl::worker"];
+        filters.extend(writers.map(|module| (module, LevelFilter::Debug)));
     }
     filters
 }
@@ -382,6 +383,7 @@ mod tests {
             for target in [
                 "gc_daemon",
                 "gc_daemon::workers",
+                "gc_daemon::ttl::worker",
                 "gc_core::delete",
                 "gc_client::http",
                 "ureq",
@@ -392,12 +394,12 @@ mod tests {
             actual.push('\n');
         }
         expect![[r#"
-            -v 0: gc_daemon=INFO gc_daemon::workers=INFO gc_core::delete=INFO gc_client::http=INFO ureq=WARN rustls::client=WARN
-            -v 2: gc_daemon=INFO gc_daemon::workers=DEBUG gc_core::delete=INFO gc_client::http=INFO ureq=WARN rustls::client=WARN
-            -v 4: gc_daemon=DEBUG gc_daemon::workers=DEBUG gc_core::delete=DEBUG gc_client::http=DEBUG ureq=WARN rustls::client=WARN
-            -v 5: gc_daemon=TRACE gc_daemon::workers=TRACE gc_core::delete=TRACE gc_client::http=DEBUG ureq=WARN rustls::client=WARN
-            -v 8: gc_daemon=TRACE gc_daemon::workers=TRACE gc_core::delete=TRACE gc_client::http=TRACE ureq=WARN rustls::client=WARN
-            -v 10: gc_daemon=TRACE gc_daemon::workers=TRACE gc_core::delete=TRACE gc_client::http=TRACE ureq=WARN rustls::client=WARN
+            -v 0: gc_daemon=INFO gc_daemon::workers=INFO gc_daemon::ttl::worker=INFO gc_core::delete=INFO gc_client::http=INFO ureq=WARN rustls::client=WARN
+            -v 2: gc_daemon=INFO gc_daemon::workers=DEBUG gc_daemon::ttl::worker=DEBUG gc_core::delete=INFO gc_client::http=INFO ureq=WARN rustls::client=WARN
+            -v 4: gc_daemon=DEBUG gc_daemon::workers=DEBUG gc_daemon::ttl::worker=DEBUG gc_core::delete=DEBUG gc_client::http=DEBUG ureq=WARN rustls::client=WARN
+            -v 5: gc_daemon=TRACE gc_daemon::workers=TRACE gc_daemon::ttl::worker=TRACE gc_core::delete=TRACE gc_client::http=DEBUG ureq=WARN rustls::client=WARN
+            -v 8: gc_daemon=TRACE gc_daemon::workers=TRACE gc_daemon::ttl::worker=TRACE gc_core::delete=TRACE gc_client::http=TRACE ureq=WARN rustls::client=WARN
+            -v 10: gc_daemon=TRACE gc_daemon::workers=TRACE gc_daemon::ttl::worker=TRACE gc_core::delete=TRACE gc_client::http=TRACE ureq=WARN rustls::client=WARN
         "#]].assert_eq(&actual);
     }
 

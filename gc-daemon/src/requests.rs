@@ -24,15 +24,8 @@ pub fn send(client: &Client, metrics: &Metrics, request: &Request) -> Reply {
             .map(|meta| Reply::Object(live_object(meta))),
         Request::Delete { uid, resource_version, policy, .. } => {
             let uid = uid.to_string();
-            let options = DeleteOptions {
-                uid: &uid,
-                resource_version,
-                propagation_policy: match policy {
-                    Propagation::Background => gc_client::Propagation::Background,
-                    Propagation::Foreground => gc_client::Propagation::Foreground,
-                    Propagation::Orphan => gc_client::Propagation::Orphan,
-                },
-            };
+            let options =
+                DeleteOptions { uid: &uid, resource_version, propagation_policy: propagation(*policy) };
             client.delete(&resource, &target.namespace, &target.name, &options).map(|()| Reply::Deleted)
         }
         Request::Patch { kind, body, .. } => {
@@ -47,6 +40,15 @@ pub fn send(client: &Client, metrics: &Metrics, request: &Request) -> Reply {
     };
     count(metrics, request, &answer, begun);
     answer.unwrap_or_else(|error| refused(target, &error))
+}
+
+/// The same in the client's words.
+pub fn propagation(policy: Propagation) -> gc_client::Propagation {
+    match policy {
+        Propagation::Background => gc_client::Propagation::Background,
+        Propagation::Foreground => gc_client::Propagation::Foreground,
+        Propagation::Orphan => gc_client::Propagation::Orphan,
+    }
 }
 
 fn count(metrics: &Metrics, request: &Request, answer: &Result<Reply, Error>, begun: Instant) {

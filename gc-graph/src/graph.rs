@@ -192,8 +192,8 @@ impl Graph {
     /// deleted may live again). Owners that were absent are virtual again and go to attempt-to-delete.
     ///
     /// So does whatever else was decided by a read alone: other virtual nodes, objects whose references say something
-    /// else than the graph, and dependents of owners that wait for them to go. What was done about them may be undone without a trace, where no watch had shown
-    /// it yet: the object is then listed as it was before, which is no change.
+    /// else than the graph, and dependents of owners that wait for them to go. What was done about them may be undone
+    /// without a trace, where no watch had shown it yet: the object is then listed as it was before, which is no change.
     pub fn forget_absent(&mut self, effects: &mut Vec<Effect>) {
         let indexes: Vec<u32> = self.store.indexes().collect();
         for &index in &indexes {

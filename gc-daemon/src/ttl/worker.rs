@@ -8,12 +8,12 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender};
 use gc_builder::ttl_refused;
 use gc_client::{ApiResource, Client, DeleteOptions, Fields, MetaRef, ObjectFields};
+use gc_core::Resource;
 use gc_core::ttl::{Attempt, Due, Facts, Field, Meta, Outcome, Profile, Reply, Request, Step};
-use gc_core::{Propagation, Resource};
 use log::{debug, error, trace};
 
 use crate::metrics::Metrics;
-use crate::requests::status_code;
+use crate::requests::{propagation, status_code};
 
 /// What an attempt is made with.
 #[derive(Clone, Debug)]
@@ -98,15 +98,8 @@ fn send(hands: &Hands, served: &Served, request: &Request) -> Reply {
         }
         Request::Delete { target, uid, resource_version, policy } => {
             let uid = uid.to_string();
-            let options = DeleteOptions {
-                uid: &uid,
-                resource_version,
-                propagation_policy: match policy {
-                    Propagation::Background => gc_client::Propagation::Background,
-                    Propagation::Foreground => gc_client::Propagation::Foreground,
-                    Propagation::Orphan => gc_client::Propagation::Orphan,
-                },
-            };
+            let options =
+                DeleteOptions { uid: &uid, resource_version, propagation_policy: propagation(*policy) };
             let answer = client.delete(&served.resource, &target.namespace, &target.name, &options);
             metrics.request("DELETE", status_code(&answer), begun.elapsed());
             match answer {
