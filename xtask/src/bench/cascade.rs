@@ -40,14 +40,7 @@ struct Cascade {
 /// When a server or a collector fails, or something is left that must go.
 pub fn measure(ground: &mut Ground<'_>, plan: &Plan, results: &mut Results) -> Result<(), Failure> {
     plan.say("warm-up: plain DELETEs");
-    plain(ground, WARM_UP)?;
-    // The server's own limit is measured before the others, so that it is warm for them.
-    if plan.wants(&["background", "plain-delete", "requests-per-dependent"]) {
-        for round in 1..=plan.rounds {
-            plan.say(&format!("the server alone: plain DELETEs, round {round}"));
-            results.limits.push(plain(ground, background(plan).dependents())?);
-        }
-    }
+    plain(ground, WARM_UP, None)?;
     let [one, many] = if plan.is_quick { [(1, 1_000), (100, 10)] } else { [(1, 5_000), (500, 10)] };
     let shape = |(owners, each), blocking| Shape { owners, each, blocking };
     let cascades = [
@@ -57,6 +50,9 @@ pub fn measure(ground: &mut Ground<'_>, plan: &Plan, results: &mut Results) -> R
         Cascade { row: "orphan-one", shape: shape(one, false), policy: Policy::Orphan },
     ];
     for (round, who) in plan.turns() {
+        if who == Contender::Ours && plan.wants(rows_of("background")) {
+            limits(ground, plan, round, results)?;
+        }
         for cascade in cascades.iter().filter(|cascade| plan.wants(rows_of(cascade.row))) {
             plan.say(&format!("{who}: {}, round {round}", cascade.row));
             cascade.run(ground, plan, who, results)?;
@@ -67,8 +63,11 @@ pub fn measure(ground: &mut Ground<'_>, plan: &Plan, results: &mut Results) -> R
         }
     }
     for who in plan.contenders() {
-        if let (Some(rate), Some(limit)) = (results.median("background", who), results.limit()) {
-            results.add("plain-delete", who, 100.0 * rate / limit);
+        let rate = results.median("background", who);
+        for (row, limit) in [("plain-delete", results.limit()), ("watched-delete", results.watched_limit())] {
+            if let (Some(rate), Some(limit)) = (rate, limit) {
+                results.add(row, who, 100.0 * rate / limit);
+            }
         }
     }
     if plan.wants(&["background-limited"]) {
@@ -85,7 +84,7 @@ pub fn measure(ground: &mut Ground<'_>, plan: &Plan, results: &mut Results) -> R
 /// The rows that come from running the cascade of a row.
 fn rows_of(row: &'static str) -> &'static [&'static str] {
     match row {
-        "background" => &["background", "requests-per-dependent", "plain-delete"],
+        "background" => &["background", "requests-per-dependent", "plain-delete", "watched-delete"],
         "foreground-one" => &["foreground-one"],
         "foreground-many" => &["foreground-many"],
         _ => &["orphan-one", "orphan-memory", "orphan-cpu"],
@@ -186,13 +185,26 @@ fn check_orphans(api: &Api, namespace: &str, expected: usize) -> Result<(), Fail
     Err(Failure::new(format!("{count} of {expected} orphans are there, {bound} of them with a reference")))
 }
 
-/// Objects a second that the server deletes when nobody has to decide anything.
-fn plain(ground: &mut Ground<'_>, count: usize) -> Result<f64, Failure> {
+/// The server's own limits, measured right before the cascade that is held against them.
+fn limits(ground: &mut Ground<'_>, plan: &Plan, round: u32, results: &mut Results) -> Result<(), Failure> {
+    let count = background(plan).dependents();
+    plan.say(&format!("the server alone: plain DELETEs, round {round}"));
+    results.limits.push(plain(ground, count, None)?);
+    plan.say(&format!("the same, watched: round {round}"));
+    results.watched_limits.push(plain(ground, count, Some(Contender::Ours))?);
+    Ok(())
+}
+
+/// Objects a second that the server deletes when nobody has to decide anything, for the user that the collectors are;
+/// a collector that is given watches, and has nothing to do.
+fn plain(ground: &mut Ground<'_>, count: usize, watcher: Option<Contender>) -> Result<f64, Failure> {
     let namespace = ground.fresh_name();
     let objects = ground.loader.fill(&namespace, Shape { owners: count, each: 0, blocking: false })?;
+    let running = watcher.map(|who| ground.start_quiet(who)).transpose()?;
     let began = Instant::now();
-    ground.loader.delete_plainly(&namespace, &objects, WORKERS as usize)?;
+    ground.peer.delete_plainly(&namespace, &objects, WORKERS as usize)?;
     let took = began.elapsed();
+    drop(running);
     match load::remaining(&ground.api, &namespace)? {
         0 => Ok(count as f64 / took.as_secs_f64()),
         left => Err(Failure::new(format!("{left} objects are left after each was deleted"))),

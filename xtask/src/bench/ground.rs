@@ -83,6 +83,8 @@ pub struct Ground<'b> {
     pub api: Api,
     /// Many of them.
     pub loader: Loader,
+    /// As many of the collectors' own user, for whom the server looks up roles and keeps queues.
+    pub peer: Loader,
     daemons: &'b Daemons,
     dir: &'b Path,
     duty: Duty,
@@ -127,7 +129,9 @@ impl<'b> Ground<'b> {
         let config = Config::from_kubeconfig(&rig.admin_kubeconfig(), None)?;
         let api = Api::connect(&config)?;
         api.create_manifests(RBAC, kinds::of_manifest)?;
-        Ok(Ground { rig, api, loader: Loader::new(&config)?, daemons, dir, duty, count: 0 })
+        let loader = Loader::new(&config)?;
+        let peer = Loader::new(&Config::from_kubeconfig(&rig.daemon_kubeconfig(), None)?)?;
+        Ok(Ground { rig, api, loader, peer, daemons, dir, duty, count: 0 })
     }
 
     /// A name that was not used here before.

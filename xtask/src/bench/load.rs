@@ -22,7 +22,7 @@ const JSON: &str = "application/json";
 /// The answer to a creation is read for UID and version only.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// Connections of an administrator.
+/// Connections of one user.
 pub struct Loader {
     client: Client,
 }

@@ -116,6 +116,8 @@ pub struct Results {
     samples: BTreeMap<(&'static str, Contender), Vec<f64>>,
     /// Plain deletions a second.
     pub limits: Vec<f64>,
+    /// The same while a collector watches.
+    pub watched_limits: Vec<f64>,
     notes: Vec<String>,
 }
 
@@ -148,6 +150,11 @@ impl Results {
     /// The server's own, in objects a second.
     pub fn limit(&self) -> Option<f64> {
         median(&self.limits)
+    }
+
+    /// What it reaches while it shows each deletion to a collector.
+    pub fn watched_limit(&self) -> Option<f64> {
+        median(&self.watched_limits)
     }
 }
 
@@ -270,7 +277,7 @@ fn measure(
 }
 
 fn is_cascade(row: &str) -> bool {
-    const OTHERS: [&str; 3] = ["requests-per-dependent", "plain-delete", "definition"];
+    const OTHERS: [&str; 4] = ["requests-per-dependent", "plain-delete", "watched-delete", "definition"];
     OTHERS.contains(&row) || ["background", "foreground", "orphan"].iter().any(|part| row.starts_with(part))
 }
 

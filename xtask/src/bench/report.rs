@@ -82,6 +82,9 @@ pub fn table(plan: &Plan, results: &Results, about: &About) -> String {
             text +=
                 &format!(", {:.1} times what the reference deletes in the row background", limit / reference);
         }
+        if let Some(watched) = results.watched_limit() {
+            text += &format!("; {watched:.0} while a collector watches");
+        }
         text += ".\n";
     }
     results.notes.iter().for_each(|note| text += &format!("- {note}\n"));
@@ -178,6 +181,7 @@ pub fn json(plan: &Plan, results: &Results, about: &About) -> Value {
         "versions": about.versions,
         "extent": about.extent,
         "plainDeletesPerSecond": results.limits,
+        "watchedDeletesPerSecond": results.watched_limits,
         "rows": chosen(plan, results).map(row).collect::<Vec<_>>(),
         "notes": results.notes,
     })
@@ -226,6 +230,7 @@ pub mod tests {
         results.add("background-limited", Contender::Ours, 700.0);
         results.add("background-limited", Contender::Limited, 12.5);
         results.limits.push(1800.0);
+        results.watched_limits.push(1600.0);
         results.note("a note");
         let text = |text: &str| text.to_owned();
         let about = About {
@@ -250,7 +255,7 @@ pub mod tests {
             | background-limited | 700/s   | 12/s      | 56.0          |           |        |
 
             2026-01-01; one round; a machine; versions.
-            The server's limit: 1800 plain DELETEs a second, 3.6 times what the reference deletes in the row background.
+            The server's limit: 1800 plain DELETEs a second, 3.6 times what the reference deletes in the row background; 1600 while a collector watches.
             - a note
         "#]]
         .assert_eq(&table(&plan, &results, &about));
@@ -268,7 +273,7 @@ pub mod tests {
             | background-limited | 700/s   | 12/s      | 56.0          |        |     |
 
             2026-01-01; one round; a machine; versions.
-            The server's limit: 1800 plain DELETEs a second, 3.6 times what the reference deletes in the row background.
+            The server's limit: 1800 plain DELETEs a second, 3.6 times what the reference deletes in the row background; 1600 while a collector watches.
             - a note
         "#]].assert_eq(&table(&plan, &results, &about));
     }

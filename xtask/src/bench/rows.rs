@@ -198,8 +198,15 @@ pub const ROWS: &[Row] = &[
         Unit::Percent,
         Goal::AtLeast(85.0),
         "How close the row background comes to the server's own limit: as many objects without owners, no collector, \
-         and a DELETE with UID and resourceVersion for each, over as many connections as either collector has \
-         workers (20).",
+         and a DELETE with UID and resourceVersion for each, by the collectors' user, over as many connections as \
+         either collector has workers (20).",
+    ),
+    more(
+        "watched-delete",
+        Unit::Percent,
+        Goal::None,
+        "The same, where the limit is measured with the daemon running: it has nothing to delete, but the server shows \
+         it each object that goes, as it must show it to any collector.",
     ),
     more(
         "foreground-one",
