@@ -216,7 +216,7 @@ impl Client {
         if response.code >= 300 { Err(Error::Status(Box::new(response.status()))) } else { Ok(response) }
     }
 
-    /// Opens a list or a watch, whose body is read as it comes.
+    /// Opens a list, or anything else that may be long and has an end; its body is read as it comes.
     ///
     /// `within` is the longest wait for the answer's head, and then for each next piece of the body; the body as a
     /// whole has no limit. Streams count neither against `max_in_flight` nor against the rate: there is one for each
@@ -227,11 +227,24 @@ impl Client {
     ///
     /// As [`Client::send`], and [`Error::Status`] for a status of 300 or more.
     pub fn open(&self, path: &str, accept: &str, within: Duration) -> Result<Stream, Error> {
+        self.open_in(Pool::List(within), path, accept)
+    }
+
+    /// The same for a watch, which stays open for minutes, mostly silent: its connection holds less memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::open`].
+    pub fn open_watch(&self, path: &str, accept: &str, within: Duration) -> Result<Stream, Error> {
+        self.open_in(Pool::Watch(within), path, accept)
+    }
+
+    fn open_in(&self, pool: Pool, path: &str, accept: &str) -> Result<Stream, Error> {
         let request = Request::get(path, accept);
         let mut retry = Retry::default();
         loop {
             let current = self.inner.session.current(&self.inner.gate)?;
-            let response = match self.inner.start_apart(&current, &request, within) {
+            let response = match self.inner.start_apart(&current, &request, pool) {
                 Ok(response) => response,
                 Err(_) if self.inner.gate.is_closed() => return Err(Error::ShutDown),
                 Err(Failure::Stale(_)) if !retry.reconnected => {
@@ -329,7 +342,8 @@ struct Retry {
 #[derive(Clone, Copy)]
 enum Pool {
     Api,
-    Stream(Duration),
+    List(Duration),
+    Watch(Duration),
     Probe(Duration),
 }
 
@@ -375,9 +389,9 @@ impl Inner {
         &self,
         current: &Current,
         request: &Request<'_>,
-        within: Duration,
+        pool: Pool,
     ) -> Result<http::Response<ureq::Body>, Failure> {
-        let start = || self.start(current, request, Pool::Stream(within));
+        let start = || self.start(current, request, pool);
         std::thread::scope(|scope| {
             let name = std::thread::current().name().unwrap_or("stream").to_owned();
             let opener = std::thread::Builder::new().name(name).stack_size(OPENER_STACK_BYTES);
@@ -419,7 +433,8 @@ impl Inner {
         let unfit = |error: http::Error| Failure::Other(invalid(request, &error.to_string()));
         let (agent, within) = match pool {
             Pool::Api => (&current.agents.api, None),
-            Pool::Stream(within) => (&current.agents.watch, Some(within)),
+            Pool::List(within) => (&current.agents.list, Some(within)),
+            Pool::Watch(within) => (&current.agents.watch, Some(within)),
             Pool::Probe(within) => (&current.agents.probe, Some(within)),
         };
         let sent = match within {

@@ -35,6 +35,9 @@ const IDLE_AT_MOST: Duration = Duration::from_secs(60);
 const SOCKET_BYTES: (usize, usize) = (CLEAR_TEXT_BYTES, CLEAR_TEXT_BYTES);
 const WATCH_SOCKET_BYTES: (usize, usize) = (4 << 10, 1 << 10);
 
+/// Few lists are read at a time, and hundreds of megabytes may be in them: whole records of TLS come with one call.
+const LIST_SOCKET_BYTES: (usize, usize) = (32 << 10, 1 << 10);
+
 /// A head that fills the buffer is known to be too large by this: ureq takes a buffer without room for a connection that
 /// has ended.
 const RESPONSE_HEAD_BYTES_MAX: usize = CLEAR_TEXT_BYTES - 1;
@@ -43,7 +46,9 @@ const RESPONSE_HEAD_BYTES_MAX: usize = CLEAR_TEXT_BYTES - 1;
 pub(crate) struct Agents {
     /// For short requests.
     pub(crate) api: ureq::Agent,
-    /// For streams.
+    /// For lists.
+    pub(crate) list: ureq::Agent,
+    /// For watches.
     pub(crate) watch: ureq::Agent,
     /// The one connection that [`probe`](crate::Client::probe) keeps. Among the others it could be taken by somebody
     /// who then waits on it for an answer that never comes.
@@ -53,7 +58,7 @@ pub(crate) struct Agents {
 impl Agents {
     /// Closes every connection; requests on them fail at once.
     fn shut_down(&self) {
-        for agent in [&self.api, &self.watch, &self.probe] {
+        for agent in [&self.api, &self.list, &self.watch, &self.probe] {
             agent.clone().shutdown();
         }
     }
@@ -314,13 +319,14 @@ fn build_agents(
         .max_idle_connections(in_flight)
         .max_idle_connections_per_host(in_flight)
         .build();
-    // A stream is followed by the next of the same resource at once, so a few idle connections are enough.
+    // A stream is followed by the next one at once, so a few idle connections are enough.
+    let streams = |bytes| base(bytes).max_idle_connections(4).max_idle_connections_per_host(4).build();
     let is_bare = config.tls.is_plain || proxy.is_some();
-    let of_watches = if is_bare { SOCKET_BYTES } else { WATCH_SOCKET_BYTES };
-    let watch = base(of_watches).max_idle_connections(4).max_idle_connections_per_host(4).build();
+    let watch = streams(if is_bare { SOCKET_BYTES } else { WATCH_SOCKET_BYTES });
+    let list = streams(if is_bare { SOCKET_BYTES } else { LIST_SOCKET_BYTES });
     let probe = base(SOCKET_BYTES).max_idle_connections(1).max_idle_connections_per_host(1).build();
     let agent = |config| tls::agent(config, connector.clone());
-    Ok(Agents { api: agent(api), watch: agent(watch), probe: agent(probe) })
+    Ok(Agents { api: agent(api), list: agent(list), watch: agent(watch), probe: agent(probe) })
 }
 
 /// Said once for each client: what the configuration allows, but an operator should know.

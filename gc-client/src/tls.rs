@@ -274,6 +274,7 @@ impl Transport for TlsTransport {
         // While there is more of what has been decrypted, the buffer is used again at once: so lists are read.
         if self.stream.conn.wants_read() {
             self.buffers.forget_what_was_consumed();
+            self.decrypt_what_comes()?;
         }
         let came = self.stream.fill_buf()?;
         let room = self.buffers.input_append_buf();
@@ -293,11 +294,43 @@ impl Transport for TlsTransport {
     }
 }
 
+impl TlsTransport {
+    /// Waits for a record. Left to itself, rustls looks at what it holds after every 4 KB that it takes in, and moves an
+    /// unfinished record each time; here it is given all that has come already, up to a whole record.
+    fn decrypt_what_comes(&mut self) -> io::Result<()> {
+        let StreamOwned { conn, sock } = &mut self.stream;
+        // Where there is something to be written first, the stream does it as ever.
+        while conn.wants_read() && !conn.wants_write() {
+            let mut taken = conn.read_tls(sock)?;
+            if taken == 0 {
+                // The stream knows what that end means.
+                return Ok(());
+            }
+            // The only error here is that there is no more room, which shows that a record is whole.
+            while taken < RECORD_BYTES && sock.get_mut().buffers().can_use_input() {
+                match conn.read_tls(sock) {
+                    Ok(more) => taken += more,
+                    Err(_) => break,
+                }
+            }
+            if let Err(error) = conn.process_new_packets() {
+                // The other side is told why, if it still listens.
+                let _ = conn.write_tls(sock);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl std::fmt::Debug for TlsTransport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TlsTransport").finish_non_exhaustive()
     }
 }
+
+/// No TLS record is longer by much.
+const RECORD_BYTES: usize = 16 << 10;
 
 /// The head of an answer must fit into this; API servers send some hundred bytes. So must one line of a request's head, of
 /// which a token is the longest.
@@ -325,8 +358,10 @@ impl ClearText {
 
     /// Moves what is there to the front and makes room after it.
     fn make_room(&mut self, bytes: usize) {
-        self.input.copy_within(self.filled.clone(), 0);
-        self.filled = 0..self.filled.len();
+        if 0 < self.filled.start {
+            self.input.copy_within(self.filled.clone(), 0);
+            self.filled = 0..self.filled.len();
+        }
         if self.input.len() < bytes {
             self.input.resize(bytes, 0);
         }

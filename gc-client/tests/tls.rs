@@ -258,6 +258,40 @@ fn s5_a_stream_inside_tls_goes_on_after_a_time_out() {
     assert_eq!(stream.read(&mut bytes).unwrap_err().kind(), std::io::ErrorKind::ConnectionAborted);
 }
 
+/// Whatever the length of the server's records: of a few bytes, as a server begins, or as long as TLS allows.
+#[test]
+fn s5_a_long_list_inside_tls_comes_whole_in_records_of_any_length() {
+    let body: Vec<u8> = (0..1_500_000_u32).map(|n| (n % 251) as u8).collect();
+    for record_bytes in [32, 333, 4_096, 5_000, 16_000, 16_389] {
+        let authority = Authority::new("right");
+        let mut config = authority.server_config(&["127.0.0.1"], None);
+        config.max_fragment_size = Some(record_bytes);
+        // The second answer lacks its last byte.
+        let sent = body.clone();
+        let server = Server::tls(config, move |seen| {
+            let head = format!("HTTP/1.1 200 X\r\nContent-Length: {}\r\n\r\n", sent.len());
+            let is_whole = seen.line == "GET /whole";
+            let end = if is_whole { sent.len() } else { sent.len() - 1 };
+            let bytes = [head.as_bytes(), &sent[..end]].concat();
+            if is_whole { Reply::Keep(bytes) } else { Reply::Close(bytes) }
+        });
+        let scratch = Scratch::new(&format!("tls-records-{record_bytes}"));
+        let ca = data(&authority.pem());
+        let cluster = format!("server: {}\ncertificate-authority-data: {ca}", server.url());
+        let client = client(&scratch, &cluster, "token: t");
+        let read = |path| {
+            let mut came = Vec::new();
+            let mut stream = client.open(path, "", Duration::from_secs(60)).unwrap();
+            stream.read_to_end(&mut came).map(|_| came)
+        };
+        assert!(read("/whole").unwrap() == body, "records of {record_bytes} bytes");
+        let cut = read("/cut").unwrap_err();
+        assert_eq!(cut.kind(), std::io::ErrorKind::UnexpectedEof, "records of {record_bytes} bytes: {cut}");
+        // The connection of the whole answer served the other one too.
+        assert_eq!(server.seen().iter().map(|seen| seen.connection).max(), Some(0));
+    }
+}
+
 #[test]
 fn r7_a_plain_port_that_is_taken_for_tls_is_named() {
     let server = Server::plain(version);

@@ -1,5 +1,6 @@
 //! Puts the daemon together and takes it apart: what `main` does once it has flags.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -123,16 +124,17 @@ fn settings(flags: &Flags) -> Settings {
 /// Where a scrape reads the numbers that nobody pushes.
 fn sources(state: &Arc<Mutex<State>>, queues: &(Queue<Uid>, Queue<Uid>), inputs: &Inputs) -> Sources {
     let (to_delete, to_orphan) = (queues.0.clone(), queues.1.clone());
-    let (changes, applied) = (inputs.changes.clone(), Arc::clone(&inputs.applied));
+    let (handed_in, applied) = (Arc::clone(&inputs.changes_in.total), Arc::clone(&inputs.applied));
     let state = Arc::clone(state);
     Sources {
         queues: Box::new(move || {
-            let depth = changes.len();
             let Applied { total, queue_duration, work_duration } =
                 applied.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            // Read after the total, which is never ahead of it.
+            let adds_total = handed_in.load(Ordering::Relaxed);
             let graph_changes = QueueNumbers {
-                depth,
-                adds_total: total + depth as u64,
+                depth: adds_total.saturating_sub(total) as usize,
+                adds_total,
                 queue_duration: Some(queue_duration),
                 work_duration: Some(work_duration),
                 ..QueueNumbers::default()

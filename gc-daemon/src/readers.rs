@@ -2,11 +2,13 @@
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use gc_builder::{Change, MonitorId, Seen};
+use gc_builder::{Change, MonitorId};
 use gc_client::{ApiResource, Client, Reflector, ReflectorOptions, WatchEvent};
 use hashbrown::HashMap;
 use log::{error, warn};
@@ -14,20 +16,26 @@ use log::{error, warn};
 /// A reader needs its decoder and a channel, no recursion: a small stack keeps hundreds of them cheap.
 const STACK_BYTES: usize = 512 << 10;
 
+/// So many objects of a list are handed in together: to wake the event loop for each would cost more than to decode it.
+/// More would be memory, and no faster.
+const LISTED_AT_ONCE: usize = 32;
+
 /// What a watch saw, and when this program had it.
 #[derive(Debug)]
 pub struct Received {
-    /// When it was decoded. What it then waits for is the graph.
+    /// When the first of it was decoded. What it then waits for is the rest, and the graph.
     pub at: Instant,
-    /// What was seen.
-    pub seen: Seen,
+    /// Which watch.
+    pub monitor: MonitorId,
+    /// What was seen, in this order: objects of a list, or one other change that may follow some.
+    pub changes: Vec<Change>,
 }
 
 /// All of them. The event loop owns this; no lock.
 #[derive(Debug)]
 pub struct Readers {
     client: Client,
-    changes: Sender<Received>,
+    changes: Changes,
     /// By the number of the source. Never sent on: dropping it is what ends the reader.
     stops: HashMap<u16, Sender<()>>,
     seed: u64,
@@ -37,7 +45,7 @@ pub struct Readers {
 
 impl Readers {
     /// None yet.
-    pub fn new(client: Client, changes: Sender<Received>) -> Readers {
+    pub fn new(client: Client, changes: Changes) -> Readers {
         Readers { client, changes, stops: HashMap::new(), seed: seed(), started: 0, threads: Vec::new() }
     }
 
@@ -72,12 +80,14 @@ impl Readers {
         let reflector = Reflector::new(self.client.clone(), resource.clone(), options);
         let changes = self.changes.clone();
         let reader = move || {
-            let run = || reflector.run(&stopped, &mut |event| forward(&changes, id, &event));
+            let mut hand =
+                Hand { changes: changes.clone(), monitor: id, at: Instant::now(), held: Vec::new() };
+            let run = || reflector.run(&stopped, &mut |event| hand.take(&event));
             if catch_unwind(AssertUnwindSafe(run)).is_err() {
                 // Unsaid, the resource would count as watched for ever.
                 error!("a fault in this program: a watch panicked");
-                let seen = Seen { monitor: id, change: Change::Died };
-                let _ = changes.send(Received { at: Instant::now(), seen });
+                let died = Received { at: Instant::now(), monitor: id, changes: vec![Change::Died] };
+                let _ = changes.send(died);
             }
         };
         let name = format!("watch-{}", resource.resource);
@@ -107,11 +117,48 @@ fn seed() -> u64 {
     (u64::from(std::process::id()) << 32) ^ since_epoch.as_micros() as u64
 }
 
-/// Blocks while the channel is full: that is what holds a fast server back (S5).
-fn forward(changes: &Sender<Received>, monitor: MonitorId, event: &WatchEvent<'_>) -> ControlFlow<()> {
-    let seen = Seen { monitor, change: Change::from(event) };
-    match changes.send(Received { at: Instant::now(), seen }) {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(_) => ControlFlow::Break(()),
+/// The way into the event loop, and how much has gone it.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    /// Full when the graph is slower than the watches.
+    pub sender: Sender<Received>,
+    /// The changes that were handed in, or are about to be.
+    pub total: Arc<AtomicU64>,
+}
+
+impl Changes {
+    /// Blocks while the channel is full: that is what holds a fast server back (S5).
+    fn send(&self, received: Received) -> ControlFlow<()> {
+        self.total.fetch_add(received.changes.len() as u64, Ordering::Relaxed);
+        match self.sender.send(received) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+}
+
+/// Holds what one watch sees until it is handed in.
+#[derive(Debug)]
+struct Hand {
+    changes: Changes,
+    monitor: MonitorId,
+    /// When the first of what is held was decoded.
+    at: Instant,
+    /// Objects of a list only. Nothing is waited for by them: a list counts when it is done, and that is handed in at
+    /// once, like everything that a watch shows.
+    held: Vec<Change>,
+}
+
+impl Hand {
+    fn take(&mut self, event: &WatchEvent<'_>) -> ControlFlow<()> {
+        if self.held.is_empty() {
+            self.at = Instant::now();
+        }
+        self.held.push(Change::from(event));
+        if matches!(event, WatchEvent::Listed(_)) && self.held.len() < LISTED_AT_ONCE {
+            return ControlFlow::Continue(());
+        }
+        let changes = std::mem::take(&mut self.held);
+        self.changes.send(Received { at: self.at, monitor: self.monitor, changes })
     }
 }

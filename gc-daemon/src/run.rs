@@ -20,18 +20,19 @@ use log::{debug, error, info, warn};
 use crate::discovery;
 use crate::health::Health;
 use crate::lag::WatchLag;
-use crate::readers::{Readers, Received, display};
+use crate::readers::{Changes, Readers, Received, display};
 use crate::ttl::Controllers;
 use crate::workers::{Shared, delete_worker, orphan_worker};
 
-/// Changes under way from watches to the graph. It holds the readers back when the graph is slower (S5); more would
-/// only be memory.
-const CHANGES_MAX: usize = 1_024;
+/// What watches have handed in and the graph has not taken yet, each a change or a few objects of a list. It holds the
+/// readers back when the graph is slower (S5); more would only be memory.
+const CHANGES_MAX: usize = 256;
 /// Pokes under way to discovery: one of each kind would do, and a few more keep one from hiding the other.
 const POKES_MAX: usize = 8;
 /// Findings under way from workers to the graph.
 const FINDINGS_MAX: usize = 1_024;
-/// Changes applied under one taking of the lock, so that workers get their turn between.
+/// Changes applied under one taking of the lock, so that workers get their turn between; what was handed in together is
+/// not torn apart for it.
 const CHANGES_AT_ONCE: usize = 128;
 /// R6 gives 5 s in all: workers finish the request in hand within the first part, then connections are cut.
 pub(crate) const WORKERS_STOP_WITHIN: Duration = Duration::from_secs(3);
@@ -133,9 +134,10 @@ pub fn run(
 
 /// The loop's ends of the channels, made before it so that metrics can show how full they are.
 pub struct Inputs {
-    changes_in: Sender<Received>,
+    /// To the loop.
+    pub changes_in: Changes,
     /// From the watches.
-    pub changes: Receiver<Received>,
+    changes: Receiver<Received>,
     findings: Receiver<Finding>,
     /// The changes that have been applied to the graph.
     pub applied: Arc<Mutex<Applied>>,
@@ -154,7 +156,8 @@ pub struct Applied {
 
 /// The channels into the loop; the second is the workers' end for what they find.
 pub fn inputs() -> (Inputs, Sender<Finding>) {
-    let (changes_in, changes) = bounded(CHANGES_MAX);
+    let (sender, changes) = bounded(CHANGES_MAX);
+    let changes_in = Changes { sender, total: Arc::default() };
     let (findings_in, findings) = bounded(FINDINGS_MAX);
     (Inputs { changes_in, changes, findings, applied: Arc::default() }, findings_in)
 }
@@ -189,14 +192,19 @@ impl Loop<'_> {
         // A scrape waits for no more than these changes.
         let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
         let mut last = Instant::now();
-        let more = changes.try_iter().take(CHANGES_AT_ONCE - 1);
-        for Received { at, seen } in std::iter::once(first).chain(more) {
-            applied.queue_duration.observe(last.saturating_duration_since(at));
-            note_deletion(&self.shared.metrics.watch_lag, &seen, last);
-            self.builder.seen(&mut state, now, self.shared.time(at), seen, &mut self.out);
-            let begun = std::mem::replace(&mut last, Instant::now());
-            applied.work_duration.observe(last.saturating_duration_since(begun));
-            applied.total += 1;
+        let (mut next, mut taken) = (Some(first), 0);
+        while let Some(Received { at, monitor, changes: together }) = next {
+            taken += together.len();
+            for change in together {
+                applied.queue_duration.observe(last.saturating_duration_since(at));
+                note_deletion(&self.shared.metrics.watch_lag, &change, last);
+                let seen = Seen { monitor, change };
+                self.builder.seen(&mut state, now, self.shared.time(at), seen, &mut self.out);
+                let begun = std::mem::replace(&mut last, Instant::now());
+                applied.work_duration.observe(last.saturating_duration_since(begun));
+                applied.total += 1;
+            }
+            next = if taken < CHANGES_AT_ONCE { changes.try_recv().ok() } else { None };
         }
         drop(applied);
         if !self.builder.is_collecting() {
@@ -447,8 +455,8 @@ pub(crate) fn join_within(threads: Vec<JoinHandle<()>>, deadline: Instant) {
 }
 
 /// What it shows of a delete of ours.
-fn note_deletion(lag: &WatchLag, seen: &Seen, now: Instant) {
-    match &seen.change {
+fn note_deletion(lag: &WatchLag, change: &Change, now: Instant) {
+    match change {
         Change::Deleted(meta) => lag.shown(&meta.uid, now),
         Change::Seen(meta) if meta.being_deleted => lag.shown(&meta.uid, now),
         _ => {}

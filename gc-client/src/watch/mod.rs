@@ -223,7 +223,7 @@ impl Reflector {
         sink: Sink<'_>,
     ) -> Result<(), Cut> {
         let began = Instant::now();
-        let stream = self.client.open(path, accept, self.options.watch_within).map_err(Cut::Failed)?;
+        let stream = self.client.open_watch(path, accept, self.options.watch_within).map_err(Cut::Failed)?;
         let format = self.format(&stream)?;
         or_stop(self.list_watch.opened(sink))?;
         let reading_max = timeout + WATCH_GRACE;
