@@ -165,6 +165,11 @@ impl ListWatch {
             // The next page may fail, and the list that is begun anew may find versions that have passed ours.
             sink(WatchEvent::WentBack { resource_version })?;
         }
+        if self.plan.goes_in_circles(&end) {
+            let request = format!("GET {}", self.root);
+            let cause = "a list that has no end, or goes in circles: it is begun anew".to_owned();
+            sink(WatchEvent::Failed(&Error::Decode { request, cause }))?;
+        }
         self.plan.on(Outcome::Page(end));
         ControlFlow::Continue(())
     }
@@ -273,5 +278,53 @@ impl ListWatch {
     /// Whether a version says that the server has gone back behind what it had shown before.
     pub fn is_behind(&self, resource_version: &str) -> bool {
         self.plan.is_behind(resource_version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s5_a_list_that_never_ends_is_told_and_begun_anew() {
+        let resource = ApiResource {
+            group: String::new(),
+            version: "v1".into(),
+            resource: "pods".into(),
+            kind: "Pod".into(),
+            namespaced: true,
+            preferred: true,
+            can_delete: true,
+            can_list: true,
+            can_watch: true,
+        };
+        let mut list_watch = ListWatch::new(&resource, &ReflectorOptions::default());
+        let mut told = Vec::new();
+        let mut pages = 0;
+        // The first call begins the list, each other one is for the next page of it.
+        while told.len() < 2 {
+            let ControlFlow::Continue(call) = list_watch.next_call(&mut |event| tell(&mut told, &event))
+            else {
+                panic!("nobody stops it")
+            };
+            assert!(matches!(call, Call::List { .. }), "{call:?}");
+            let end = ListEnd { resource_version: "5".into(), continue_token: "again".into() };
+            pages += 1;
+            assert!(list_watch.page(end, &mut |event| tell(&mut told, &event)).is_continue());
+        }
+        assert_eq!(pages, 10_000);
+        let complaint = "GET /api/v1/pods: cannot read the answer: a list that has no end, or goes in circles: it is begun anew";
+        assert_eq!(told, ["started", complaint]);
+        let waits = list_watch.next_call(&mut |_| ControlFlow::Continue(()));
+        assert!(matches!(waits, ControlFlow::Continue(Call::Wait(_))), "{waits:?}");
+    }
+
+    fn tell(told: &mut Vec<String>, event: &WatchEvent<'_>) -> ControlFlow<()> {
+        told.push(match event {
+            WatchEvent::ListStarted => "started".to_owned(),
+            WatchEvent::Failed(error) => error.to_string(),
+            other => format!("{other:?}"),
+        });
+        ControlFlow::Continue(())
     }
 }

@@ -195,6 +195,18 @@ impl Plan {
         is_older(resource_version, &self.resource_version)
     }
 
+    /// Whether the page that was just read is one too many, and names another.
+    pub fn goes_in_circles(&self, end: &ListEnd) -> bool {
+        !end.continue_token.is_empty() && PAGES_MAX <= self.pages_with_this()
+    }
+
+    fn pages_with_this(&self) -> u32 {
+        match &self.phase {
+            Phase::List(list) => list.pages + 1,
+            Phase::ProbeList(_) | Phase::StreamedList | Phase::Watch | Phase::Probe => 1,
+        }
+    }
+
     /// Whether it is a watch that goes on after a probe, not a list.
     pub fn is_watch_probed(&self) -> bool {
         self.phase == Phase::Probe
@@ -213,10 +225,7 @@ impl Plan {
     }
 
     fn on_page(&mut self, end: ListEnd) {
-        let pages = match &self.phase {
-            Phase::List(list) => list.pages + 1,
-            Phase::ProbeList(_) | Phase::StreamedList | Phase::Watch | Phase::Probe => 1,
-        };
+        let pages = self.pages_with_this();
         if end.continue_token.is_empty() {
             // A complete list is the truth, also where its version is older than what was seen: the caller is told.
             self.resource_version = end.resource_version;
