@@ -10,13 +10,15 @@ use gc_client::Config;
 use crate::api::Api;
 use crate::failure::Failure;
 use crate::kubeconfig;
-use crate::poll::{Look, eventually};
+use crate::poll::{Look, eventually_to};
 use crate::process::{self, Process, tied};
 use crate::rig::free_ports;
 
 /// Collection starts 30 s after a start at the latest, with what could be listed until then; the rest is for slow
 /// machines.
 const READY_DEADLINE: Duration = Duration::from_secs(75);
+/// When it is ready is a figure of the bench.
+const READY_PRECISION: Duration = Duration::from_millis(10);
 
 /// Starts collectors.
 pub struct Launcher {
@@ -217,7 +219,7 @@ impl Collector {
         let path = if self.is_reference { "/healthz" } else { "/readyz" };
         let (process, api, is_reference, duty) =
             (&mut self.process, &self.api, self.is_reference, &self.duty);
-        let ready = eventually("the collector is ready", READY_DEADLINE, || {
+        let ready = eventually_to(READY_PRECISION, "the collector is ready", READY_DEADLINE, || {
             process.check_alive()?;
             Ok(match api.text(path) {
                 Ok(_) if !is_reference || duty.is_begun(&process.whole_log()) => Look::Done(()),

@@ -27,6 +27,20 @@ pub enum Look<T> {
 pub fn eventually<T>(
     what: &str,
     deadline: Duration,
+    look: impl FnMut() -> Result<Look<T>, Failure>,
+) -> Result<T, Failure> {
+    eventually_to(LONGEST_PAUSE, what, deadline, look)
+}
+
+/// The same, for whoever wants to know when it became true, to this precision.
+///
+/// # Errors
+///
+/// As [`eventually`].
+pub fn eventually_to<T>(
+    longest_pause: Duration,
+    what: &str,
+    deadline: Duration,
     mut look: impl FnMut() -> Result<Look<T>, Failure>,
 ) -> Result<T, Failure> {
     let start = Instant::now();
@@ -41,6 +55,6 @@ pub fn eventually<T>(
             }
             Look::NotYet(_) => thread::sleep(pause),
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(longest_pause);
     }
 }

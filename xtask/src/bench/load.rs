@@ -1,10 +1,13 @@
 //! The loader: makes and deletes thousands of objects a second.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use gc_client::{
-    ApiResource, Client, Config, DeleteOptions, Method, Options, Propagation, Request, Response,
+    ApiResource, Client, Config, DeleteOptions, Method, Options, Propagation, Reflector, ReflectorOptions,
+    Request, Response, WatchEvent,
 };
 use serde_json::{Value, json};
 
@@ -145,6 +148,27 @@ impl Loader {
             Request { method: Method::Patch, path, accept: METADATA, content_type, body: patch.as_bytes() };
         self.client.send_ok(&request)?;
         Ok(())
+    }
+
+    /// Reads the list of a resource as a collector does, keeps nothing of it, and says how long that took.
+    ///
+    /// # Errors
+    ///
+    /// When the list fails.
+    pub fn list(&self, resource: ApiResource) -> Result<Duration, Failure> {
+        let (_go_on, stop) = crossbeam_channel::bounded(0);
+        let reflector = Reflector::new(self.client.clone(), resource, ReflectorOptions::default());
+        let mut outcome = Ok(());
+        let began = Instant::now();
+        reflector.run(&stop, &mut |event| match event {
+            WatchEvent::ListDone { .. } => ControlFlow::Break(()),
+            WatchEvent::Failed(error) => {
+                outcome = Err(Failure::new(error.to_string()));
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        outcome.map(|()| began.elapsed())
     }
 
     /// Deletes objects as the daemon does, over so many connections.

@@ -7,6 +7,7 @@ use crate::bench::load::Shape;
 use crate::bench::server::Requests;
 use crate::bench::{Plan, Results};
 use crate::failure::Failure;
+use crate::kinds;
 
 /// Dependents of each owner in the filled cluster.
 const EACH: usize = 20;
@@ -52,6 +53,10 @@ pub fn measure(ground: &mut Ground<'_>, plan: &Plan, results: &mut Results) -> R
             ground.start_quiet(who)?;
         }
         for (round, who) in plan.turns() {
+            if who == Contender::Ours && plan.wants(&["time-sync"]) {
+                let took = ground.peer.list(kinds::config_map())?.as_secs_f64();
+                results.note(&format!("the list of the filled cluster, read and thrown away: {took:.2} s"));
+            }
             plan.say(&format!("{who}: {objects} objects, round {round}"));
             filled(ground, plan, who, results)?;
         }
