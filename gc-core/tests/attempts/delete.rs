@@ -761,6 +761,24 @@ fn kubernetes_131307_a_dependent_that_the_orphaning_did_not_see_lives() {
     );
 }
 
+/// The same of an owner that is in no namespace.
+#[test]
+fn kubernetes_131307_a_dependent_that_the_orphaning_of_a_cluster_scoped_owner_did_not_see_lives() {
+    let world = "
+        graph node/o uid=o finalizers=[orphan] deleting
+        gone  node/o uid=o
+        both  cm/late @ns uid=l rv=9 owners=[node/o#o]";
+    check(
+        "l",
+        world,
+        expect![[r#"
+        read configmaps ns/late -> uid=l rv=9
+        patch configmaps ns/late StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"resourceVersion":"9","uid":"l"}} -> uid=l rv=9'
+        = lives; 1 owner references removed
+    "#]],
+    );
+}
+
 /// Found by simulation: the late dependent names the owner under another version of its kind.
 #[test]
 fn kubernetes_131307_a_late_dependent_may_name_another_version_of_the_owners_kind() {
@@ -1279,6 +1297,15 @@ fn d6_d17_a_virtual_node_all_of_whose_coordinates_are_impossible_comes_to_rest()
     assert_eq!(world.state.graph().virtual_len(), 1, "nobody can say whether it exists");
 }
 
+#[test]
+fn d6_d17_a_virtual_node_whose_only_coordinate_is_impossible_comes_to_rest() {
+    let mut world = World::new("graph node/a uid=a owners=[cm/o#o]");
+    let Outcome::Impossible(coordinate) = world.attempt("o") else { panic!("it has no namespace") };
+    world.effects();
+    world.state.reconsider(&coordinate, &mut world.effects);
+    assert_eq!(world.effects(), "");
+}
+
 /// The same with one that can be asked for: it is asked for once.
 #[test]
 fn d6_d17_impossible_coordinates_are_passed_over_for_one_that_can_be_asked_for() {
@@ -1354,4 +1381,41 @@ fn d7_g9_where_the_other_coordinates_are_absent_the_kind_is_waited_for() {
     );
     let Outcome::WaitForKind { kind, .. } = world.attempt("o") else { panic!("nothing else is left") };
     assert_eq!(kind, "Late");
+}
+
+/// A watch has shown the owner by the time that the finding comes.
+#[test]
+fn d7_g9_an_owner_that_has_been_observed_since_is_not_looked_at_for_its_coordinate() {
+    let mut world = World::new(
+        "graph cm/a @ns uid=a owners=[late/o#o]
+         graph cm/b @ns uid=b owners=[w/o#o]",
+    );
+    let Outcome::Impossible(late) = world.attempt("o") else { panic!("another can be asked for") };
+    world.line(&["graph", "late/o", "@ns", "uid=o"].map(String::from));
+    world.effects();
+    world.state.reconsider(&late, &mut world.effects);
+    assert_eq!(world.effects(), "");
+}
+
+/// The other coordinate is that of a cluster-scoped owner, whose absence is remembered without the namespace of the
+/// dependents that name it.
+#[test]
+fn d7_g9_a_kind_is_passed_over_for_a_cluster_scoped_owner_until_that_is_known_to_be_absent() {
+    let mut world = World::new(
+        "graph cm/a @ns uid=a owners=[late/o#o]
+         both cm/b @ns uid=b owners=[node/o#o]",
+    );
+    let Outcome::Impossible(late) = world.attempt("o") else { panic!("the node can be asked for") };
+    assert_eq!(late.to_string(), "Late.late.example.com/v1 ns/o (o)");
+    world.transcript();
+    world.attempt("b");
+    world.attempt("o");
+    expect![[r#"
+        read configmaps ns/b -> uid=b rv=1
+        read nodes o -> 404
+        delete configmaps ns/b uid=b rv=1 Background -> ok
+        = deleted (Background)
+        = waits until the kind Late of late.example.com/v1 is served
+    "#]]
+    .assert_eq(&world.transcript());
 }

@@ -176,8 +176,8 @@ fn d15_attempts_at_the_same_time_share_the_read_of_their_owner() {
         both cm/stray @ns uid=e rv=9 owners=[cm/never#n]
         both cm/lost @ns uid=f rv=10 owners=[cm/never#n]",
     );
-    world.attempts_that_share_a_read(&["c", "d"]);
-    world.attempts_that_share_a_read(&["e", "f"]);
+    world.attempts_that_share_the_read_of("owner", &["c", "d"]);
+    world.attempts_that_share_the_read_of("never", &["e", "f"]);
     expect![[r#"
         read configmaps ns/owner -> uid=o rv=1
         delete configmaps ns/child uid=c rv=7 Background -> ok
@@ -193,6 +193,73 @@ fn d15_attempts_at_the_same_time_share_the_read_of_their_owner() {
     .assert_eq(&world.transcript());
 }
 
+/// Nobody else has a use for the reply to any other request.
+#[test]
+fn d15_an_attempt_says_of_the_reads_of_owners_alone_that_they_may_be_shared() {
+    let mut world = World::new(
+        "both cm/child @ns uid=c rv=7 owners=[cm/gone#g cm/solid#s]
+         live cm/solid @ns uid=s",
+    );
+    world.attempt("c");
+    expect![[r#"
+        read configmaps ns/child -> uid=c rv=7
+        read configmaps ns/gone -> 404
+        read configmaps ns/solid -> uid=s rv=1
+        patch configmaps ns/child StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"g"}],"resourceVersion":"7","uid":"c"}} -> uid=c rv=7'
+        = lives; 1 owner references removed
+    "#]]
+    .assert_eq(&world.transcript());
+    assert_eq!(world.reads_of_owners, [2, 3]);
+}
+
+#[test]
+fn d15_an_attempt_that_shares_a_read_keeps_what_it_has_read_before() {
+    let mut world = World::deciding_from_graph(
+        "live cm/solid @ns uid=s
+         both cm/other @ns uid=d rv=8 owners=[cm/never#n]
+         both cm/child @ns uid=c rv=7 owners=[cm/solid#s cm/never#n]",
+    );
+    world.attempts_that_share_the_read_of("never", &["d", "c"]);
+    expect![[r#"
+        read configmaps ns/solid -> uid=s rv=1
+        read configmaps ns/never -> 404
+        delete configmaps ns/other uid=d rv=8 Background -> ok
+        = deleted (Background)
+        read configmaps ns/child -> uid=c rv=7
+        read configmaps ns/solid -> uid=s rv=1
+        patch configmaps ns/child StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"n"}],"resourceVersion":"7","uid":"c"}} -> uid=c rv=7'
+        = lives; 1 owner references removed
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
+/// One waits for the reply to a read that another has sent, and that takes longer than a proof lasts. Meanwhile the server
+/// was away and is one that holds the first owner again.
+#[test]
+fn d15_s7_proofs_age_while_an_attempt_waits_for_the_read_of_another() {
+    let mut world = World::deciding_from_graph(
+        "graph cm/first @ns uid=f
+         both cm/other @ns uid=d rv=8 owners=[cm/never#n]
+         both cm/child @ns uid=c rv=7 owners=[cm/first#f cm/never#n]
+         gone cm/first @ns uid=f
+         after #1 later 6
+         after #1 live cm/first @ns uid=f",
+    );
+    world.attempts_that_share_the_read_of("never", &["d", "c"]);
+    expect![[r#"
+        read configmaps ns/never -> 404
+        delete configmaps ns/other uid=d rv=8 Background -> ok
+        = deleted (Background)
+        read configmaps ns/never -> 404
+        read configmaps ns/first -> uid=f rv=1
+        read configmaps ns/child -> uid=c rv=7
+        read configmaps ns/first -> uid=f rv=1
+        patch configmaps ns/child StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"n"}],"resourceVersion":"7","uid":"c"}} -> uid=c rv=7'
+        = lives; 1 owner references removed
+    "#]]
+    .assert_eq(&world.transcript());
+}
+
 #[test]
 fn d15_a_read_that_settles_nothing_for_others_is_repeated_by_them() {
     let mut world = World::deciding_from_graph(
@@ -202,7 +269,7 @@ fn d15_a_read_that_settles_nothing_for_others_is_repeated_by_them() {
         both cm/child @ns uid=c rv=7 owners=[cm/owner#o!]
         both cm/other @ns uid=d rv=8 owners=[cm/owner#o!]",
     );
-    world.attempts_that_share_a_read(&["c", "d"]);
+    world.attempts_that_share_the_read_of("owner", &["c", "d"]);
     expect![[r#"
         read configmaps ns/owner -> uid=o rv=1
         = has an owner that lives

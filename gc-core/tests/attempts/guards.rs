@@ -39,6 +39,21 @@ fn d3_d13_a_circle_is_opened_only_where_the_live_object_waits_for_its_dependents
     }
 }
 
+/// The patch carries the UID of what was read: it would change the references of an object that nobody has asked about.
+#[test]
+fn d3_d12_another_object_under_the_name_of_one_in_a_circle_keeps_its_references() {
+    check(
+        "a",
+        "
+        graph cm/a @ns uid=a finalizers=[foregroundDeletion] deleting owners=[cm/a#a!]
+        live  cm/a @ns uid=a2 finalizers=[foregroundDeletion] deleting owners=[cm/a#a!]",
+        expect![[r#"
+        read configmaps ns/a -> uid=a2 rv=1
+        = is gone
+    "#]],
+    );
+}
+
 /// Kinds take at least JSON merge patches. One that says it takes none must not keep a worker busy for ever.
 #[test]
 fn d12_a_kind_that_takes_no_patch_is_left_to_the_queue() {
@@ -346,7 +361,7 @@ fn s7_proofs_age_while_an_attempt_waits_for_answers() {
         delete configmaps ns/c uid=c rv=7 Background -> ok
         = deleted (Background)
     "#]]
-    .assert_eq(&transcript_at(4, ""));
+    .assert_eq(&transcript_at(5, ""));
     // Meanwhile the server was away and is one that still holds the first.
     expect![[r#"
         read configmaps ns/g -> 404
@@ -366,7 +381,7 @@ fn s7_proofs_age_while_an_attempt_waits_for_answers() {
 
 #[test]
 fn s7_a_delete_that_met_a_conflict_is_not_repeated_on_proofs_that_have_aged() {
-    for (slow_by, reads) in [(4, 3), (6, 4)] {
+    for (slow_by, reads) in [(5, 3), (6, 4)] {
         let mut world = World::new(
             "both cm/c @ns uid=c rv=7 owners=[cm/o#o]\n#3 conflict\nafter #3 live cm/c @ns uid=c rv=8 owners=[cm/o#o]",
         );
@@ -445,6 +460,29 @@ fn d6_an_absence_that_was_made_up_before_the_kind_was_served_condemns_nobody() {
     assert_eq!(world.attempt("c"), Outcome::Forget(Why::OwnerAlive));
 }
 
+/// The same absence is no absence of the owner in a namespace where its node comes by that coordinate later.
+#[test]
+fn d6_g9_an_absence_that_was_made_up_before_the_kind_was_served_is_passed_over_for_nobody() {
+    let mut world = World::new("graph node/n uid=n owners=[late/owner#o]");
+    let made_up = world.state.graph().get(&Uid::new("o")).unwrap().coordinate();
+    world.state.virtual_delete(&made_up, world.now, &mut world.effects);
+    assert_eq!(world.state.absent_len(), 1);
+    world.serve_everything();
+    for line in [
+        "both cm/a @ns uid=a owners=[cm/wrong#o]",
+        "both cm/child @ns uid=c owners=[late/owner#o]",
+        "live late/owner @ns uid=o",
+    ] {
+        world.line(&line.split_whitespace().map(String::from).collect::<Vec<_>>());
+    }
+    let Outcome::VirtuallyDeleted(wrong, asked_at) = world.attempt("o") else { panic!("it is absent") };
+    assert_eq!(wrong.to_string(), "ConfigMap.v1 ns/wrong (o)");
+    world.effects();
+    world.state.virtual_delete(&wrong, asked_at, &mut world.effects);
+    assert_eq!(world.effects(), "AttemptToDelete(Uid(\"a\"))\nAttemptToDeleteRateLimited(Uid(\"o\"))");
+    assert_eq!(world.attempt("c"), Outcome::Forget(Why::OwnerAlive));
+}
+
 /// The delete rested on what the graph knew, which is not what it is like now: the owner is back. The reference has the
 /// two flags that controllers set.
 #[test]
@@ -491,5 +529,15 @@ fn d7_an_owner_of_a_kind_that_is_no_longer_served_is_absent_when_the_graph_has_s
     assert_eq!(world.state.absent_len(), 1, "the bounded memory holds the last one only");
     for child in ["c", "d"] {
         assert_eq!(world.attempt(child).to_string(), "deleted (Background)", "{child}");
+    }
+}
+
+/// What was told last may have been read off the clock before what was told first: two threads told it.
+#[test]
+fn s7_time_is_the_latest_that_was_told() {
+    let mut world = World::new("");
+    for (told, now) in [(200, 200), (150, 200), (201, 201)] {
+        world.state.tell_time(Duration::from_secs(told));
+        assert_eq!(world.state.now(), Duration::from_secs(now));
     }
 }

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::world::World;
-use gc_core::{Outcome, Why};
+use gc_core::{Coordinates, OrphanAttempt, OrphanStep, Outcome, Why};
+use gc_graph::{Coordinate, Uid};
 
 /// The world, and each of these requests answered with `reply`.
 fn answering(world: &str, reply: &str, requests: impl Iterator<Item = usize>) -> World {
@@ -110,4 +111,39 @@ fn d6_d17_sixty_four_impossible_coordinates_are_passed_over_in_one_go() {
         world.state.reconsider(&coordinate, &mut world.effects);
         assert_eq!(world.effects().contains("RateLimited"), asks_on, "{names}");
     }
+}
+
+/// Those that wait for their turn take a few bytes each, where those that are given out take some hundred.
+#[test]
+fn o1_a_thousand_dependents_are_given_out_at_once_to_be_released() {
+    let mut script = "both cm/o @ns uid=o finalizers=[orphan] deleting".to_owned();
+    for i in 0..1_001 {
+        write!(script, "\nboth cm/{i} @ns uid={i} owners=[cm/o#o]").unwrap();
+    }
+    let mut world = World::new(&script);
+    let mut attempt = OrphanAttempt::new(Uid::new("o"));
+    for at_once in [1_000, 1] {
+        let step = attempt.step(&mut world.state, world.now, None);
+        let OrphanStep::Release(releases) = step else { panic!("there are more to release: {step:?}") };
+        assert_eq!(releases.len(), at_once);
+        for release in releases {
+            attempt.released(release.uid(), Outcome::Forget(Why::ReferencesRemoved(1)));
+        }
+    }
+}
+
+/// What counts them decides when the oldest has to go. An orphaning that is replaced is moved to where only a restore
+/// looks for it (kubernetes/kubernetes#131307).
+#[test]
+fn g10_coordinates_that_are_moved_to_another_memory_leave_their_room_to_others() {
+    let at = |uid: &str| Coordinate { name: uid.into(), uid: Uid::new(uid), ..Coordinate::default() };
+    let (mut orphaned, mut replaced) = (Coordinates::new(2), Coordinates::new(2));
+    orphaned.insert(at("o"), 10);
+    orphaned.insert(at("p"), 20);
+    orphaned.move_uid_until(&Uid::new("o"), 10, &mut replaced);
+    assert_eq!((orphaned.len(), replaced.len()), (1, 1));
+    orphaned.insert(at("q"), 30);
+    assert!(orphaned.remembers(&at("p")) && orphaned.remembers(&at("q")));
+    orphaned.insert(at("r"), 40);
+    assert!(!orphaned.remembers(&at("p")), "two is the most that it holds");
 }

@@ -268,3 +268,17 @@ fn o2_an_owner_waits_for_no_kind_of_which_no_dependent_is_left() {
         = finalizer orphan removed
     "#]].assert_eq(&world.transcript());
 }
+
+/// The dependent of the kind that nothing serves went, and one came meanwhile of the version that is served.
+#[test]
+fn o2_an_owner_does_not_wait_for_one_version_of_a_kind_where_it_has_dependents_of_another() {
+    let mut world = World::new(
+        "both  cm/o @ns uid=o rv=5 finalizers=[orphan] deleting
+         both  cm/1 @ns uid=1 owners=[cm/o#o]
+         graph old/2 @ns uid=2 owners=[cm/o#o]
+         after #1 gone old/2 @ns uid=2
+         after #1 both w/3 @ns uid=3 owners=[cm/o#o]",
+    );
+    let end = world.orphan("o");
+    assert!(matches!(end, Outcome::Retry(_)), "{end}");
+}

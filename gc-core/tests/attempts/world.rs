@@ -12,6 +12,7 @@
 //! after #2 live cm/child …      the server changes after the second request
 //! after #2 dead cm/child @ns    likewise, by a deletion
 //! after #2 restored             the server turns out to have been restored from a backup
+//! after #2 later 6              the answer to the second request takes six seconds
 //! ```
 //!
 //! Kinds: `cm` (v1 ConfigMap), `node` (v1 Node, cluster-scoped), `w` (example.com/v1 Widget, which takes no strategic
@@ -195,6 +196,8 @@ pub struct World {
     replies: BTreeMap<usize, String>,
     after: Vec<(usize, Vec<String>)>,
     requests: usize,
+    /// The numbers of the requests that an attempt to delete called reads of an owner.
+    pub reads_of_owners: Vec<usize>,
     pub effects: Vec<Effect>,
     transcript: String,
 }
@@ -224,6 +227,7 @@ impl World {
             replies: BTreeMap::new(),
             after: Vec::new(),
             requests: 0,
+            reads_of_owners: Vec::new(),
             effects: Vec::new(),
             transcript: String::new(),
         };
@@ -316,17 +320,27 @@ impl World {
         self.run(&mut attempt, None)
     }
 
-    /// Begins attempts that all want to read an owner. The first does, and is run to its end; then each of the others
-    /// goes on from what that left in the state.
-    pub fn attempts_that_share_a_read(&mut self, uids: &[&str]) {
+    /// Runs attempts until they all want to read the owner of this name. The first does, and is run to its end; then each
+    /// of the others goes on from what that left in the state.
+    pub fn attempts_that_share_the_read_of(&mut self, owner: &str, uids: &[&str]) {
         let mut attempts: Vec<_> = uids.iter().map(|uid| DeleteAttempt::new(Uid::new(uid))).collect();
-        let begin = |attempt: &mut DeleteAttempt| attempt.step(&mut self.state, self.now, None);
-        let steps: Vec<Step> = attempts.iter_mut().map(begin).collect();
-        assert!(attempts.iter().all(DeleteAttempt::reads_owner), "they read no owner: {steps:?}");
-        let [Step::Call(request), ..] = &steps[..] else { panic!("no attempt asks: {steps:?}") };
-        let mut reply = Some(self.call(request));
+        let mut reads: Vec<Request> =
+            attempts.iter_mut().map(|it| self.run_until_read_of(owner, it)).collect();
+        assert!(attempts.iter().all(DeleteAttempt::reads_owner), "they read no owner: {reads:?}");
+        let mut reply = Some(self.call(&reads.remove(0)));
         for attempt in &mut attempts {
             self.run(attempt, reply.take());
+        }
+    }
+
+    fn run_until_read_of(&mut self, owner: &str, attempt: &mut DeleteAttempt) -> Request {
+        let mut reply = None;
+        loop {
+            match attempt.step(&mut self.state, self.now, reply.take()) {
+                Step::Call(Request::Read(target)) if target.name == owner => return Request::Read(target),
+                Step::Call(request) => reply = Some(self.call(&request)),
+                Step::Done(outcome) => panic!("it reads no {owner}: {outcome}"),
+            }
         }
     }
 
@@ -337,6 +351,7 @@ impl World {
                     let is_delete = matches!(request, Request::Delete { .. });
                     assert_eq!(!attempt.decided_by().is_empty(), is_delete, "a delete says what it rests on");
                     reply = Some(self.call(&request));
+                    self.reads_of_owners.extend(attempt.reads_owner().then_some(self.requests));
                     if let Request::Read(_) = request {
                         self.now += self.slow_by;
                     }
