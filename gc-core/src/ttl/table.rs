@@ -190,8 +190,7 @@ impl Table {
     /// What ten thousand jobs took is given back when they are gone.
     fn shrink(&mut self) {
         if self.by_name.is_empty() && 1_024 < self.jobs.len() {
-            let hasher = self.hasher.clone();
-            *self = Table { hasher, ..Table::default() };
+            *self = Table::default();
         }
     }
 }

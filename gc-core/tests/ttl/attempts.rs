@@ -358,6 +358,45 @@ fn t3_a_refused_job_whose_ttl_is_changed_is_looked_at_at_once() {
 }
 
 #[test]
+fn t3_a_job_that_is_shown_again_unchanged_keeps_its_back_off() {
+    // By a new list, or because something else of it has changed.
+    check(
+        "
+        both job/refused @ns uid=u rv=1 Complete=12:00:00 ttl=0
+        both job/untimed @ns uid=v rv=1 Complete= ttl=0
+        #2 403 forbidden
+        #4 403 forbidden
+        until 12:00:06
+        show
+        both job/refused @ns uid=u rv=2 Complete=12:00:00 ttl=0
+        both job/untimed @ns uid=v rv=2 Complete= ttl=0
+        show
+        until 12:00:14
+        show",
+        expect![[r#"
+            12:00:00 ! NoFinishTime ns/untimed: it has finished, but does not say when: lastTransitionTime of the condition Complete is missing; its TTL cannot expire
+            12:00:00 read jobs.batch ns/refused -> uid=u rv=1
+            12:00:00 delete jobs.batch ns/refused uid=u rv=1 Foreground -> Refused { code: 403, message: "forbidden" }
+            12:00:00 ns/refused = Refused { code: 403, message: "forbidden" }
+            12:00:00 ! TTLDeleteRefused ns/refused: its TTL has expired, but it cannot be deleted: forbidden
+            12:00:05 read jobs.batch ns/refused -> uid=u rv=1
+            12:00:05 delete jobs.batch ns/refused uid=u rv=1 Foreground -> Refused { code: 403, message: "forbidden" }
+            12:00:05 ns/refused = Refused { code: 403, message: "forbidden" }
+            12:00:05 read jobs.batch ns/untimed -> uid=v rv=1
+            12:00:05 ns/untimed = NoFinishTime("lastTransitionTime of the condition Complete is missing")
+            12:00:06 ns/refused Retrying, due 12:00:00, looked at 12:00:15
+            ns/untimed Retrying, due at an unknown time, looked at 12:00:10
+            12:00:06 ns/refused Retrying, due 12:00:00, looked at 12:00:15
+            ns/untimed Retrying, due at an unknown time, looked at 12:00:10
+            12:00:10 read jobs.batch ns/untimed -> uid=v rv=2
+            12:00:10 ns/untimed = NoFinishTime("lastTransitionTime of the condition Complete is missing")
+            12:00:14 ns/refused Retrying, due 12:00:00, looked at 12:00:15
+            ns/untimed Retrying, due at an unknown time, looked at 12:00:20
+        "#]],
+    );
+}
+
+#[test]
 fn t3_a_busy_server_is_asked_for_nothing_for_as_long_as_it_says() {
     check(
         "

@@ -24,6 +24,18 @@ fn t3_kubernetes_66840_a_finish_time_in_the_future_is_told_once_and_waited_for()
 }
 
 #[test]
+fn t3_a_finish_time_within_what_clocks_differ_by_is_not_told() {
+    check(
+        "
+        both job/second @ns uid=u Complete=12:00:01 ttl=10
+        both job/more @ns uid=v Complete=12:00:01.001 ttl=10",
+        expect![[r#"
+            12:00:00 ! FinishedInFuture ns/more: it finished in the future, at 2026-01-01T12:00:01.001Z (it is 2026-01-01T12:00:00Z): clocks in the cluster differ; its TTL waits
+        "#]],
+    );
+}
+
+#[test]
 fn t3_a_clock_that_is_set_forth_makes_due_what_is_due_by_it() {
     check(
         "
@@ -176,6 +188,32 @@ fn t3_a_clock_ahead_of_the_servers_deletes_nothing_before_its_time() {
             12:00:11 read jobs.batch ns/pi -> uid=u rv=1
             12:00:11 delete jobs.batch ns/pi uid=u rv=1 Foreground -> Deleted
             12:00:11 ns/pi = Deleted { due_ms: 12:00:10, lateness_ms: 1000 }
+        "#]],
+    );
+}
+
+#[test]
+fn t3_a_clock_that_is_ahead_is_told_of_from_more_than_two_seconds_on() {
+    // Clocks may differ by one, and the server leaves out fractions of one.
+    check(
+        "
+        server -2
+        both job/pi @ns uid=u Complete=12:00:00 ttl=10
+        until 12:00:11",
+        expect![[r#"
+            12:00:10 read jobs.batch ns/pi -> uid=u rv=1
+            12:00:10 ns/pi = NotDue { due_ms: 12:00:10, again_ms: 12:00:12, ahead_ms: Some(2000) }
+        "#]],
+    );
+    check(
+        "
+        server -2.001
+        both job/pi @ns uid=u Complete=12:00:00 ttl=10
+        until 12:00:11",
+        expect![[r#"
+            12:00:10 read jobs.batch ns/pi -> uid=u rv=1
+            12:00:10 ns/pi = NotDue { due_ms: 12:00:10, again_ms: 12:00:13, ahead_ms: Some(3000) }
+            12:00:10 ! ClockSkew ns/pi: this clock is 3 s ahead of the API server's, whose time counts
         "#]],
     );
 }

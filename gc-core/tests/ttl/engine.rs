@@ -375,6 +375,51 @@ fn t4_a_kind_that_disappears_and_appears_again() {
 }
 
 #[test]
+fn t2_no_more_are_under_way_at_once_than_may_be() {
+    let limits = Limits { in_flight_max: 2, ..Limits::default() };
+    let mut world = World::new(profiles(), limits);
+    world.run(
+        "
+        both job/a @ns uid=a Complete=12:00:00 ttl=0
+        both job/b @ns uid=b Complete=12:00:00 ttl=0
+        both job/c @ns uid=c Complete=12:00:00 ttl=0",
+    );
+    let noon_ms = crate::world::time_ms("12:00:00").unwrap();
+    let mut due = Vec::new();
+    world.engine.take_due(noon_ms, 1, &mut due);
+    assert_eq!((due.len(), world.engine.next_due_ms()), (1, Some(noon_ms)));
+    world.engine.take_due(noon_ms, usize::MAX, &mut due);
+    assert_eq!((due.len(), world.engine.next_due_ms()), (2, None));
+    world.engine.take_due(noon_ms, usize::MAX, &mut due);
+    assert_eq!(due.len(), 2);
+    // One that comes back makes room for another.
+    world.attempt(due.remove(0));
+    assert_eq!(world.engine.next_due_ms(), Some(noon_ms));
+    world.engine.take_due(noon_ms, usize::MAX, &mut due);
+    assert_eq!((due.len(), world.engine.next_due_ms()), (2, None));
+}
+
+#[test]
+fn t2_no_job_is_taken_for_another() {
+    // Each has its name in another namespace and in another profile. There are so many that some look alike at first
+    // sight, by a few bits of their hashes.
+    let mut world = World::new(profiles(), Limits::default());
+    for n in 0..200 {
+        for namespace in ["a", "b"] {
+            world.run(&format!(
+                "
+                both job/j{n} @{namespace} uid=job-{namespace}-{n} Complete=12:00:00 ttl=3600
+                both vcjob/j{n} @{namespace} uid=vcjob-{namespace}-{n} phase=Completed since=12:00:00 ttl=3600"
+            ));
+        }
+    }
+    assert_eq!(world.engine.len(), 800);
+    world.run("gone job/j7 @a uid=job-a-7");
+    let seventh: Vec<_> = world.engine.jobs().filter(|job| job.name == "j7").map(|job| job.uid).collect();
+    expect![[r#"[Uid("vcjob-a-7"), Uid("job-b-7"), Uid("vcjob-b-7")]"#]].assert_eq(&format!("{seventh:?}"));
+}
+
+#[test]
 fn t2_ten_thousand_jobs_of_the_same_second_come_in_bounded_batches() {
     let limits = Limits { in_flight_max: 100, ..Limits::default() };
     let mut world = World::new(profiles(), limits);

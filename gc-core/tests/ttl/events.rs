@@ -153,6 +153,7 @@ fn t3_reports_of_ten_thousand_objects_are_remembered_and_no_more() {
         assert_eq!(told(world.run(&lines(n))), 1);
     }
     assert_eq!(told(world.run(&lines(10_000))), 0);
-    // The first of 10,001 is not remembered any more.
+    // The first of 10,001 is not remembered any more, but the second is.
+    assert_eq!(told(world.run(&lines(1))), 0);
     assert_eq!(told(world.run(&lines(0))), 1);
 }

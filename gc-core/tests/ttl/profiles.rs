@@ -2,7 +2,9 @@
 
 use crate::world::check;
 use expect_test::{Expect, expect};
-use gc_core::ttl::{DefaultSpec, Field, Finished, Meta, Profile, ProfileSpec, SecondsSpec, TtlSpec};
+use gc_core::ttl::{
+    DefaultSpec, Field, Finished, Meta, Profile, ProfileSpec, SecondsSpec, TtlSpec, parse_path,
+};
 use serde_json::json;
 
 #[test]
@@ -61,11 +63,58 @@ fn t1_a_status_of_any_shape_finishes_nothing() {
     }
 }
 
+#[test]
+fn t1_only_annotations_and_labels_give_a_ttl_as_text() {
+    let mut shown = String::new();
+    for parents in
+        ["metadata.annotations", "metadata.labels", "metadata.ttls", "spec.annotations", "spec.labels"]
+    {
+        let mut spec = ProfileSpec::batch_job();
+        spec.ttl.path = Some(format!("{parents}.ttl"));
+        let profile = Profile::new(&spec).unwrap();
+        let (conditions, ttl) = (json!([]), json!("60"));
+        let facts = profile.facts(&Meta::default(), &[Field::Value(&conditions), Field::Value(&ttl)]);
+        shown += &format!("{:?}\n", facts.ttl);
+    }
+    expect![[r#"
+        Seconds(60)
+        Seconds(60)
+        Invalid("metadata.ttls.ttl is \"60\", which is not a whole number of seconds")
+        Invalid("spec.annotations.ttl is \"60\", which is not a whole number of seconds")
+        Invalid("spec.labels.ttl is \"60\", which is not a whole number of seconds")
+    "#]]
+    .assert_eq(&shown);
+}
+
+#[test]
+fn t1_a_backslash_is_one_unless_a_dot_follows() {
+    let shown = |text: &str| parse_path(text).join(" | ");
+    assert_eq!(shown(r"metadata.labels.example\.com/ttl"), "metadata | labels | example.com/ttl");
+    assert_eq!(shown(r"spec.a\b.c\"), r"spec | a\b | c\");
+}
+
+#[track_caller]
+fn check_accepted(change: impl FnOnce(&mut ProfileSpec)) {
+    let mut spec = ProfileSpec::batch_job();
+    change(&mut spec);
+    assert_eq!(Profile::new(&spec).err(), None);
+}
+
 #[track_caller]
 fn check_error(change: impl FnOnce(&mut ProfileSpec), expected: Expect) {
     let mut spec = ProfileSpec::batch_job();
     change(&mut spec);
     expected.assert_eq(&Profile::new(&spec).unwrap_err().to_string());
+}
+
+/// So many bytes are accepted there, and one more is not.
+#[track_caller]
+fn check_longest(key: &str, bytes: usize, set: impl Fn(&mut ProfileSpec, String)) {
+    check_accepted(|spec| set(spec, "a".repeat(bytes)));
+    let mut spec = ProfileSpec::batch_job();
+    set(&mut spec, "a".repeat(bytes + 1));
+    let error = Profile::new(&spec).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("{key}: ")), "{error}");
 }
 
 #[test]
@@ -87,6 +136,15 @@ fn t1_names_that_are_none() {
         |spec| spec.protect_annotation = Some(String::new()),
         expect![[r#"protectAnnotation: "" is not a name such as example.com/protect"#]],
     );
+}
+
+#[test]
+fn t1_names_as_long_as_kubernetes_has_them_and_no_longer() {
+    check_longest("resource", 253, |spec, name| spec.resource = name);
+    check_longest("finished.failure", 253, |spec, name| spec.finished.failure = vec![name]);
+    // The key of an annotation: a domain, a slash, and 63 bytes.
+    check_longest("protectAnnotation", 317, |spec, key| spec.protect_annotation = Some(key));
+    check_longest("ttl.path", 317, |spec, key| spec.ttl.path = Some(format!("metadata.annotations.{key}")));
 }
 
 #[test]
@@ -121,8 +179,12 @@ fn t1_an_end_that_is_none() {
         |spec| spec.finished.success.push(String::new()),
         expect![[r#"finished.success: "" is not a name such as Complete"#]],
     );
+    check_accepted(|spec| spec.finished.success.clear());
+    check_accepted(|spec| spec.finished.failure.clear());
+    let phases = |count| (0..count).map(|n| format!("C{n}")).collect();
+    check_accepted(|spec| spec.finished.success = phases(64));
     check_error(
-        |spec| spec.finished.success = (0..65).map(|n| format!("C{n}")).collect(),
+        |spec| spec.finished.success = phases(65),
         expect!["finished.success: has more than 64 entries"],
     );
 }
@@ -151,6 +213,7 @@ fn t1_paths_that_are_none() {
             r#"finished.time: "status..finishedAt" is not a path of 2 to 16 keys such as status.phase"#
         ]],
     );
+    check_accepted(|spec| spec.ttl.path = Some(["a"; 16].join(".")));
     check_error(
         |spec| spec.ttl.path = Some(["a"; 17].join(".")),
         expect![[
@@ -220,8 +283,10 @@ fn t1_defaults_that_are_none() {
         |spec| spec.defaults = vec![default(None, -1)],
         expect!["defaults.seconds: -1 is not a number of seconds from 0 to 2147483647"],
     );
+    let of_namespaces = |count| (0..count).map(|n| default(Some(&format!("team-{n}")), 1)).collect();
+    check_accepted(|spec| spec.defaults = of_namespaces(10_000));
     check_error(
-        |spec| spec.defaults = vec![default(None, 1); 10_001],
+        |spec| spec.defaults = of_namespaces(10_001),
         expect!["defaults: has more than 10000 entries"],
     );
 }
