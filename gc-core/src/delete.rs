@@ -44,9 +44,12 @@ pub struct DeleteAttempt {
     era: Option<u64>,
     /// When the request under way was given out: a reply says what was true some time after that, not what is.
     asked_at: Duration,
-    /// Whether an answer took so long that what was known of the owners before it is too old by now (S7): a server that
-    /// is restored from a backup is away for longer than a proof lasts, so that answers which follow on one another
-    /// faster than that all come from the same one.
+    /// Since when nothing has come that a server which was restored meanwhile could not say as well: when the last request
+    /// that was answered was given out, or when the oldest proof was made that was believed after it.
+    heard_since: Duration,
+    /// Whether that once was too long ago when the next answer came, so that what was known of the owners before it is
+    /// asked again (S7): a server that is restored from a backup is away for longer than a proof lasts, so that answers
+    /// and proofs which follow on one another faster than that all come from the same one.
     is_aged: bool,
 }
 
@@ -121,6 +124,7 @@ impl DeleteAttempt {
             decisions: 0,
             era: None,
             asked_at: Duration::ZERO,
+            heard_since: Duration::ZERO,
             is_aged: false,
         }
     }
@@ -153,8 +157,13 @@ impl DeleteAttempt {
             return Step::Done(outcome);
         }
         let stage = std::mem::replace(&mut self.stage, Stage::Start);
-        let has_asked = !matches!(stage, Stage::Start);
-        self.is_aged |= has_asked && state.proof_age_max() < now.saturating_sub(self.asked_at);
+        if matches!(stage, Stage::Start) {
+            (self.asked_at, self.heard_since) = (now, now);
+        }
+        self.is_aged |= state.proof_age_max() < now.saturating_sub(self.heard_since);
+        if reply.is_some() {
+            self.heard_since = self.asked_at;
+        }
         let is_void = *self.era.get_or_insert(state.era()) != state.era();
         let step = match (stage, plausible(reply)) {
             (Stage::Done(outcome), _) => Step::Done(outcome),
@@ -348,6 +357,10 @@ impl DeleteAttempt {
         while let Some(reference) = so_far.live.owner_references.get(so_far.classes.len()) {
             match state.classify(reference, &item.target.namespace, so_far.source == Source::Graph) {
                 Known::Class(class) => so_far.classes.push(class),
+                Known::Absent(proved_at) => {
+                    self.heard_since = self.heard_since.min(proved_at);
+                    so_far.classes.push(Class::Dangling);
+                }
                 Known::Ask(target) => {
                     self.stage = Stage::ReadOwner(item, so_far);
                     return Step::Call(Request::Read(target));

@@ -106,6 +106,8 @@ type KindKey = (String, String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     Class(Class),
+    /// Dangling, by what was proved at this time.
+    Absent(Duration),
     /// Only the server knows: read this.
     Ask(Target),
     /// No resource serves the owner's kind (D7).
@@ -551,13 +553,13 @@ impl State {
                 return Known::Class(Class::Solid);
             }
             let read_at = self.waiting.since(&owner).filter(|_| trusts_waiting);
-            if self.is_younger(read_at, self.options.waiting_age_max) {
+            if read_at.is_some_and(|at| self.is_younger(at, self.options.waiting_age_max)) {
                 return Known::Class(Class::Waiting);
             }
         } else {
             let proved_at = self.proved_absent_at(&owner);
-            if self.is_younger(proved_at, self.options.proof_age_max) {
-                return Known::Class(Class::Dangling);
+            if let Some(proved_at) = proved_at.filter(|at| self.is_younger(*at, self.options.proof_age_max)) {
+                return Known::Absent(proved_at);
             }
         }
         Known::Ask(Target { resource, namespace: owner.namespace, name: owner.name })
@@ -570,8 +572,8 @@ impl State {
         seen.max(self.absent.since(owner))
     }
 
-    fn is_younger(&self, at: Option<Duration>, age_max: Duration) -> bool {
-        at.is_some_and(|at| self.now.saturating_sub(at) <= age_max)
+    fn is_younger(&self, at: Duration, age_max: Duration) -> bool {
+        self.now.saturating_sub(at) <= age_max
     }
 
     /// Remembers what a read found of an owner that has the UID of the reference, for what is decided from the graph. It

@@ -54,6 +54,8 @@ pub(super) struct Link {
     pub restored_to: u64,
     /// Until then no server answers anybody.
     pub away_until: Duration,
+    /// Meanwhile reads wait instead of failing, as behind a load balancer, and whoever comes back answers them.
+    pub keeps_reads: bool,
     /// Until then the watch cache of the server, which was just started, is behind.
     pub cache_is_behind_until: Duration,
     /// UIDs of objects of which the collector was told that they do not exist, although they do.

@@ -55,8 +55,9 @@
 //!
 //! # When the server is restored
 //!
-//! What is true goes back with the server's data (spec S7). Connections end, requests that are under way are lost, and
-//! the server is away for longer than a proof of absence is believed. Then no exception holds for deletions: one that was
+//! What is true goes back with the server's data (spec S7). Connections end, and the server is away for longer than a proof
+//! of absence is believed; requests that are under way are lost, or, sometimes, reads wait and are answered by the server
+//! that comes back. Then no exception holds for deletions: one that was
 //! decided by what was read before is wrong if its owner lives again. Three things are let pass:
 //!
 //! - An orphaning that the restore undoes may go on: it spares objects.

@@ -100,6 +100,14 @@ impl Worker {
         job.is_some_and(|job| matches!(job.traffic, Traffic::Sent(_)))
     }
 
+    /// Whether it waits for an answer to a read that comes only when there is a server again.
+    pub(super) fn waits_for_server(&self, link: &Link) -> bool {
+        let job = self.job.as_ref().filter(|job| job.releases.is_empty());
+        link.keeps_reads
+            && link.now < link.away_until
+            && job.is_some_and(|job| matches!(job.traffic, Traffic::Sent(Request::Read(_))))
+    }
+
     /// Requests that are on their way to the server: they may arrive although their sender is no more.
     pub(super) fn under_way(self, life: u32) -> Vec<(Request, Cause)> {
         let Some(job) = self.job else { return Vec::new() };
@@ -115,13 +123,14 @@ impl Worker {
     }
 }
 
-/// The server is gone, and with it every request that is on its way.
-pub(super) fn lose_requests(workers: &mut [Worker]) {
+/// The server is gone, and with it every request that is on its way; reads may stay.
+pub(super) fn lose_requests(workers: &mut [Worker], but_reads: bool) {
     let jobs = workers.iter_mut().filter_map(|worker| worker.job.as_mut());
     for traffic in jobs.flat_map(|job| {
         std::iter::once(&mut job.traffic).chain(job.releases.iter_mut().map(|r| &mut r.traffic))
     }) {
-        if matches!(traffic, Traffic::Sent(_)) {
+        let stays = but_reads && matches!(traffic, Traffic::Sent(Request::Read(_)));
+        if !stays && matches!(traffic, Traffic::Sent(_)) {
             *traffic = Traffic::Back(Reply::Failed("the connection was cut".into()));
         }
     }

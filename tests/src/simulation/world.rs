@@ -9,7 +9,8 @@ use super::link::{Link, said};
 use super::random::Random;
 use super::truth::{Check, Truth, Violation};
 use super::ttl::{self, Expirer};
-use super::{Failure, Mistake, Options, Report, Trace, liveness, users, weather, worker};
+use super::worker::{self, Worker};
+use super::{Failure, Mistake, Options, Report, Trace, liveness, users, weather};
 use crate::sim::{ApiServer, Snapshot};
 
 /// Virtual time within which everything comes to rest once faults have ended: an item that failed all through the storm
@@ -108,6 +109,7 @@ impl<'t> World<'t> {
             restores: 0,
             restored_to: 0,
             away_until: Duration::ZERO,
+            keeps_reads: false,
             cache_is_behind_until: Duration::ZERO,
             denied: BTreeSet::new(),
             late_expiries: Vec::new(),
@@ -285,7 +287,9 @@ impl<'t> World<'t> {
             return (moves, wakes.into_iter().min());
         };
         if now < self.paused_until {
-            let under_way = collector.workers.iter().enumerate().filter(|(_, worker)| worker.has_sent());
+            let link = &self.link;
+            let arrives = |worker: &Worker| worker.has_sent() && !worker.waits_for_server(link);
+            let under_way = collector.workers.iter().enumerate().filter(|(_, worker)| arrives(worker));
             moves.extend(under_way.map(|(number, _)| Move::Work(number)));
             moves.extend(collector.expirer.iter().flat_map(|expirer| expirer.sent()).map(Move::Expire));
             return (moves, Some(self.paused_until));
@@ -320,6 +324,7 @@ impl<'t> World<'t> {
             let ready = if worker.is_orphan { to_orphan } else { to_delete };
             let ready = ready.map(|at| at.max(worker.rests_until));
             match ready {
+                _ if worker.waits_for_server(&self.link) => wakes.push(self.link.away_until),
                 _ if worker.job.is_some() => moves.push(Move::Work(number)),
                 Some(at) if is_collecting && at <= now => moves.push(Move::Work(number)),
                 at if is_collecting => wakes.extend(at),
