@@ -344,3 +344,41 @@ fn d15_an_object_that_two_watches_show_under_two_kinds_is_known_as_such() {
         "cm/a owners=[ns/n#u]\nns/n uid=u\nproject.example.com/v1/n uid=u\ndelete ns/n uid=u\nns/n uid=u"
     ));
 }
+
+#[test]
+fn g11_whether_a_node_is_blocked_and_by_one_that_is_not_on_its_way() {
+    let print = |text: &str, uid: &str| {
+        let graph = world(text);
+        let node = graph.get(&uid.into()).unwrap();
+        format!("blocked {}, by an idle one {}", node.is_blocked(), node.has_idle_blocking_dependents())
+    };
+    // By a replica set that is being deleted; by a pod that is not.
+    assert_eq!(print(WORLD, "d"), "blocked true, by an idle one false");
+    assert_eq!(print(WORLD, "r"), "blocked true, by an idle one true");
+    assert_eq!(print(WORLD, "p1"), "blocked false, by an idle one false");
+    // The same of one that does not wait, for which it is not counted.
+    let without = "rs/r @ns\n pod/p @ns owners=[rs/r!]\n pod/q @ns owners=[rs/r]";
+    assert_eq!(print(without, "r"), "blocked true, by an idle one true");
+    let on_its_way = "rs/r @ns\n pod/p @ns owners=[rs/r!] finalizers=[x] deleting\n pod/q @ns owners=[rs/r]";
+    assert_eq!(print(on_its_way, "r"), "blocked true, by an idle one false");
+    let waits_for_nobody = "rs/r @ns finalizers=[foreground] deleting\n pod/q @ns owners=[rs/r]";
+    assert_eq!(print(waits_for_nobody, "r"), "blocked false, by an idle one false");
+}
+
+#[test]
+fn g9_g11_the_other_coordinates_of_a_node_that_was_never_observed() {
+    let others = |text: &str, uid: &str| {
+        let graph = world(text);
+        let others = graph.get(&uid.into()).unwrap().other_coordinates();
+        others.map(|coordinate| coordinate.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let named_in_two_ways = "
+        cm/a @ns owners=[cm/o]
+        cm/b @ns owners=[secret/x#o]
+        cm/c @elsewhere owners=[cm/o]
+        cm/d @ns owners=[cm/o]";
+    assert_eq!(others(named_in_two_ways, "o"), "Secret.v1 ns/x (o), ConfigMap.v1 elsewhere/o (o)");
+    assert_eq!(others("cm/a @ns owners=[cm/o]\n cm/b @ns owners=[cm/o]", "o"), "");
+    // One that a watch has shown is what that showed.
+    assert_eq!(others(&format!("{named_in_two_ways}\n cm/o @ns"), "o"), "");
+}
