@@ -64,15 +64,15 @@ pub const BOUNDS: [(Bound, Counts); 20] = [
 
 /// Which `cargo xtask simulate --small-worlds` tries besides.
 pub const LARGE_BOUNDS: [(Bound, Counts); 11] = [
-    (held(bound(2, 2, 2)), counts(113, 9_399_624, 29_374_905, 18_340)),
-    (reading(held(bound(2, 2, 2))), counts(113, 9_458_298, 29_784_446, 16_011)),
-    (otherwise(held(bound(2, 2, 2))), counts(113, 16_227_031, 51_053_161, 24_042)),
-    (reading(otherwise(held(bound(2, 2, 2)))), counts(113, 13_486_829, 42_707_612, 19_211)),
-    (reading(held(bound(3, 2, 1))), counts(212, 1_387_674, 4_145_024, 6_549)),
-    (reading(otherwise(held(bound(3, 2, 1)))), counts(212, 1_815_445, 5_523_818, 6_067)),
-    (reading(bound(3, 2, 2)), counts(58, 5_982_345, 19_089_697, 12_432)),
-    (reading(bound(3, 3, 1)), counts(374, 6_710_023, 20_224_601, 14_838)),
-    (reading(relisted(held(bound(2, 2, 1)))), counts(113, 318_917, 1_078_563, 2_707)),
-    (reading(relisted(bound(2, 2, 2))), counts(40, 1_115_732, 3_918_935, 4_514)),
-    (reading(relisted(bound(3, 2, 1))), counts(58, 203_410, 761_551, 1_422)),
+    (held(bound(2, 2, 2)), counts(113, 10_978_045, 34_212_009, 23_059)),
+    (reading(held(bound(2, 2, 2))), counts(113, 11_000_314, 34_519_170, 19_747)),
+    (otherwise(held(bound(2, 2, 2))), counts(113, 89_010_672, 284_949_658, 31_254)),
+    (reading(otherwise(held(bound(2, 2, 2)))), counts(113, 57_490_928, 185_340_184, 24_970)),
+    (reading(held(bound(3, 2, 1))), counts(212, 1_522_539, 4_538_632, 7_413)),
+    (reading(otherwise(held(bound(3, 2, 1)))), counts(212, 7_865_172, 23_921_089, 7_512)),
+    (reading(bound(3, 2, 2)), counts(58, 6_775_765, 21_537_884, 15_211)),
+    (reading(bound(3, 3, 1)), counts(374, 7_359_464, 22_115_373, 17_168)),
+    (reading(relisted(held(bound(2, 2, 1)))), counts(113, 351_748, 1_183_706, 3_069)),
+    (reading(relisted(bound(2, 2, 2))), counts(40, 1_285_919, 4_477_369, 5_524)),
+    (reading(relisted(bound(3, 2, 1))), counts(58, 214_282, 799_818, 1_578)),
 ];
