@@ -97,6 +97,11 @@ impl Link {
         start.saturating_add(SignedDuration::try_from(self.now).unwrap_or_default()).unwrap_or(start)
     }
 
+    /// Whether no server answers.
+    pub(super) fn is_away(&self) -> bool {
+        self.now < self.away_until
+    }
+
     /// The server's clock, in Unix milliseconds.
     pub(super) fn server_ms(&self) -> i64 {
         server_ms(self.now)
@@ -213,7 +218,7 @@ impl Link {
     /// is what costs a run most.
     pub(super) fn discover(&mut self) -> Result<Result<Rc<Discovery>, Error>, Violation> {
         let faults = [self.draw(false), self.draw(false)];
-        if faults.iter().any(Option::is_some) || self.now < self.away_until {
+        if faults.iter().any(Option::is_some) || self.is_away() {
             return Ok(self.ask_discovery(faults.into_iter().collect())?.map(Rc::new));
         }
         let now = self.timestamp();
@@ -308,7 +313,7 @@ impl Link {
         cause: Option<&Cause>,
         effect: Option<Effect>,
     ) -> Result<Response, Violation> {
-        if self.now < self.away_until {
+        if self.is_away() {
             return Ok(Response::cut());
         }
         if self.cache_is_behind_until <= self.now {

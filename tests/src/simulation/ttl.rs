@@ -194,7 +194,12 @@ impl Expirer {
             Step::Call(request) => {
                 link.truth.unless_ignored(check_preconditions(&request))?;
                 let said = said!(link, "sends {}", show(&request));
-                job.traffic = Traffic::Sent(request);
+                job.traffic = if link.is_away() {
+                    link.requests += 1;
+                    Traffic::Back(Reply::Failed("the connection was cut".into()))
+                } else {
+                    Traffic::Sent(request)
+                };
                 self.keep(number, job);
                 Ok(said)
             }

@@ -71,13 +71,18 @@ pub(super) enum Traffic {
 }
 
 impl Traffic {
-    /// As the daemon does it: nothing is written while no attempt may begin.
-    fn leaving(request: Request, collector: &Collector) -> Traffic {
-        if collector.builder.is_collecting() || matches!(request, Request::Read(_)) {
-            Traffic::Sent(request)
-        } else {
-            Traffic::Back(Reply::Failed("nothing is written while no attempt may begin".into()))
+    /// As the daemon does it: nothing is written while no attempt may begin. Where no server is there to take it, a request
+    /// fails at once (a write that waits for the next server is in SAFETY.md, "What remains": the way of a request).
+    fn leaving(request: Request, collector: &Collector, link: &mut Link) -> Traffic {
+        let is_read = matches!(request, Request::Read(_));
+        if !is_read && !collector.builder.is_collecting() {
+            return Traffic::Back(Reply::Failed("nothing is written while no attempt may begin".into()));
         }
+        if link.is_away() && !(is_read && link.keeps_reads) {
+            link.requests += 1;
+            return Traffic::Back(Reply::Failed("the connection was cut".into()));
+        }
+        Traffic::Sent(request)
     }
 }
 
@@ -104,7 +109,7 @@ impl Worker {
     pub(super) fn waits_for_server(&self, link: &Link) -> bool {
         let job = self.job.as_ref().filter(|job| job.releases.is_empty());
         link.keeps_reads
-            && link.now < link.away_until
+            && link.is_away()
             && job.is_some_and(|job| matches!(job.traffic, Traffic::Sent(Request::Read(_))))
     }
 
@@ -244,7 +249,7 @@ impl Job {
             return Ok(Said::Step(said!(link, "lets another read {owner}")));
         }
         let said = said!(link, "sends {}", show_request(&request));
-        self.traffic = Traffic::leaving(request, collector);
+        self.traffic = Traffic::leaving(request, collector, link);
         Ok(Said::Step(said))
     }
 
@@ -308,7 +313,7 @@ impl Job {
                     Step::Call(request) => {
                         link.truth.unless_ignored(check_preconditions(&request, true))?;
                         let said = said!(link, "sends {}", show_request(&request));
-                        release.traffic = Traffic::leaving(request, collector);
+                        release.traffic = Traffic::leaving(request, collector, link);
                         said
                     }
                     Step::Done(outcome) => {
