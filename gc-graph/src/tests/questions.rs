@@ -382,3 +382,26 @@ fn g9_g11_the_other_coordinates_of_a_node_that_was_never_observed() {
     // One that a watch has shown is what that showed.
     assert_eq!(others(&format!("{named_in_two_ways}\n cm/o @ns"), "o"), "");
 }
+
+/// One look goes through all of them: with each eighth that has gone there is one, and with each one once nobody is left
+/// that has not begun to go.
+#[test]
+fn g11_an_owner_that_waits_is_looked_at_in_linear_time() {
+    let looks_for = |of_64: &str| {
+        let mut world = "rs/r @ns finalizers=[foreground] deleting\n".to_owned();
+        for n in 0..64 {
+            world += &format!("pod/p{n} @ns owners=[rs/r!] {of_64}\n");
+        }
+        let mut fixture = Fixture::new();
+        fixture.run(&world).unwrap();
+        let mut looks = String::new();
+        for n in 0..64 {
+            let effects = fixture.run(&format!("delete pod/p{n} @ns")).unwrap();
+            fixture.graph.check_invariants().unwrap();
+            looks.push(if effects.contains("attempt-to-delete r\n") { 'r' } else { '.' });
+        }
+        looks
+    };
+    expect![".......r......r.....r....r....r...r...r..r..r..r.r.r.r.rrrrrrrrr"].assert_eq(&looks_for(""));
+    assert_eq!(looks_for("finalizers=[x] deleting"), "r".repeat(64));
+}
