@@ -260,6 +260,32 @@ fn d15_s7_proofs_age_while_an_attempt_waits_for_the_read_of_another() {
     .assert_eq(&world.transcript());
 }
 
+/// The first owner was seen to go three seconds before. The read of another attempt, which settles the second one, takes
+/// three more: by then the proof of the first is too old, and that of the second is not.
+#[test]
+fn d15_s7_a_proof_ages_while_another_reads_what_settles_the_rest() {
+    let mut world = World::deciding_from_graph(
+        "graph cm/first @ns uid=f
+         both cm/other @ns uid=d rv=8 owners=[cm/never#n]
+         both cm/child @ns uid=c rv=7 owners=[cm/first#f cm/never#n]
+         gone cm/first @ns uid=f
+         after #1 later 3
+         after #1 live cm/first @ns uid=f",
+    );
+    world.now += Duration::from_secs(3);
+    world.attempts_that_share_the_read_of("never", &["d", "c"]);
+    expect![[r#"
+        read configmaps ns/never -> 404
+        delete configmaps ns/other uid=d rv=8 Background -> ok
+        = deleted (Background)
+        read configmaps ns/first -> uid=f rv=1
+        read configmaps ns/child -> uid=c rv=7
+        read configmaps ns/first -> uid=f rv=1
+        patch configmaps ns/child StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"n"}],"resourceVersion":"7","uid":"c"}} -> uid=c rv=7'
+        = lives; 1 owner references removed
+    "#]].assert_eq(&world.transcript());
+}
+
 #[test]
 fn d15_a_read_that_settles_nothing_for_others_is_repeated_by_them() {
     let mut world = World::deciding_from_graph(
