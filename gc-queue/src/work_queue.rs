@@ -604,6 +604,21 @@ mod tests {
         }
     }
 
+    /// An add that changes nothing is known by the item itself: another with the same hash would be lost.
+    #[test]
+    fn an_item_is_pending_by_itself_and_not_by_its_hash() {
+        let hash = Hash32(7);
+        let mut queue = WorkQueue::default();
+        assert!(!queue.is_pending(&"a", hash), "nothing is");
+        queue.add_hashed(START, "a", hash);
+        assert!(queue.is_pending(&"a", hash));
+        assert!(!queue.is_pending(&"b", hash), "the hash alone says nothing");
+        queue.add_hashed(START, "b", hash);
+        assert_eq!((queue.get(START), queue.is_pending(&"a", hash)), (Some("a"), false), "it is handed out");
+        queue.add_hashed(START, "a", hash);
+        assert!(queue.is_pending(&"a", hash), "and again when it is done");
+    }
+
     #[test]
     fn kubernetes_138743_items_that_come_and_go_leave_nothing_behind() {
         let mut queue = WorkQueue::default();

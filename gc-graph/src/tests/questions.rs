@@ -386,7 +386,7 @@ fn g9_g11_the_other_coordinates_of_a_node_that_was_never_observed() {
 /// One look goes through all of them: with each eighth that has gone there is one, and with each one once nobody is left
 /// that has not begun to go.
 #[test]
-fn g11_an_owner_that_waits_is_looked_at_in_linear_time() {
+fn g11_an_owner_that_waits_is_looked_at_with_each_eighth() {
     let looks_for = |of_64: &str| {
         let mut world = "rs/r @ns finalizers=[foreground] deleting\n".to_owned();
         for n in 0..64 {
