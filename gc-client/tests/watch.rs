@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use gc_client::encode::{self, EncodeMeta};
+use gc_client::list_watch::{Call, ListWatch};
+use gc_client::wire::ListEnd;
 use gc_client::{ApiResource, Client, Config, Options, Reflector, ReflectorOptions, Status, WatchEvent};
 use gc_client::{Error, Field, Fields, ObjectFields};
 use support::{Reply, Server, json};
@@ -845,4 +847,28 @@ fn t2_a_read_gives_the_fields_and_only_of_the_object_that_was_asked_for() {
     .assert_eq(&said);
     assert!(matches!(client.read_fields(&pods(), "ns", "..", &phase()), Err(Error::Invalid { .. })));
     assert_eq!(Field::default().value(), None);
+}
+
+#[test]
+fn s5_a_list_that_never_ends_is_told_and_begun_anew() {
+    let mut list_watch = ListWatch::new(&pods(), &ReflectorOptions::default());
+    let mut told = Vec::new();
+    let mut tell = |event: WatchEvent<'_>| {
+        told.push(match event {
+            WatchEvent::Failed(error) => error.to_string(),
+            other => format!("{other:?}"),
+        });
+        ControlFlow::Continue(())
+    };
+    for _ in 0..10_000 {
+        let call = list_watch.next_call(&mut tell);
+        assert!(matches!(call, ControlFlow::Continue(Call::List { .. })), "{call:?}");
+        let end = ListEnd { resource_version: "5".into(), continue_token: "again".into() };
+        assert!(list_watch.page(end, &mut tell).is_continue());
+    }
+    let waits = list_watch.next_call(&mut tell);
+    assert!(matches!(waits, ControlFlow::Continue(Call::Wait(_))), "{waits:?}");
+    expect![[r#"
+        ListStarted
+        GET /api/v1/pods: cannot read the answer: a list that has no end, or goes in circles: it is begun anew"#]].assert_eq(&told.join("\n"));
 }

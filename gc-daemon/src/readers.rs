@@ -23,7 +23,8 @@ const LISTED_AT_ONCE: usize = 32;
 /// What a watch saw, and when this program had it.
 #[derive(Debug)]
 pub struct Received {
-    /// When the first of it was decoded. What it then waits for is the rest, and the graph.
+    /// When the first of it was decoded. What it then waits for is the rest, and the graph. For the rest this is earlier
+    /// than true, which is the safe side: what it proves counts as older (S7).
     pub at: Instant,
     /// Which watch.
     pub monitor: MonitorId,

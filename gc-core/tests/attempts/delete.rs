@@ -1343,14 +1343,20 @@ fn d7_g9_a_kind_that_nothing_serves_is_passed_over_for_a_coordinate_that_can_be_
     assert_eq!(why, "it exists, but no watch has shown it yet");
 }
 
-/// Found by simulation: the dependent that named the owner by the other coordinate is gone when the finding comes.
-#[test]
-fn d7_g9_where_the_other_coordinate_is_gone_by_then_the_kind_is_waited_for() {
+/// Nobody has seen the owner; the finding that it cannot be asked for by the first of its coordinates is on its way.
+fn named_by_a_kind_that_is_not_served_and_one_that_is() -> (World, Coordinate) {
     let mut world = World::new(
         "graph cm/a @ns uid=a owners=[late/o#o]
          graph cm/b @ns uid=b owners=[w/o#o]",
     );
     let Outcome::Impossible(late) = world.attempt("o") else { panic!("another can be asked for") };
+    (world, late)
+}
+
+/// Found by simulation: the dependent that named the owner by the other coordinate is gone when the finding comes.
+#[test]
+fn d7_g9_where_the_other_coordinate_is_gone_by_then_the_kind_is_waited_for() {
+    let (mut world, late) = named_by_a_kind_that_is_not_served_and_one_that_is();
     world.line(&["gone", "cm/b", "@ns", "uid=b"].map(String::from));
     world.effects();
     world.state.reconsider(&late, &mut world.effects);
@@ -1365,11 +1371,7 @@ fn d7_g9_where_the_other_coordinate_is_gone_by_then_the_kind_is_waited_for() {
 /// The other way round there is nothing to ask for until the kind is served, and nothing goes round in circles.
 #[test]
 fn d7_g9_where_the_other_coordinates_are_absent_the_kind_is_waited_for() {
-    let mut world = World::new(
-        "graph cm/a @ns uid=a owners=[late/o#o]
-         graph cm/b @ns uid=b owners=[w/o#o]",
-    );
-    let Outcome::Impossible(late) = world.attempt("o") else { panic!("another can be asked for") };
+    let (mut world, late) = named_by_a_kind_that_is_not_served_and_one_that_is();
     world.state.reconsider(&late, &mut world.effects);
     let Outcome::VirtuallyDeleted(absent, asked_at) = world.attempt("o") else { panic!("it is absent") };
     world.effects();
@@ -1386,11 +1388,7 @@ fn d7_g9_where_the_other_coordinates_are_absent_the_kind_is_waited_for() {
 /// A watch has shown the owner by the time that the finding comes.
 #[test]
 fn d7_g9_an_owner_that_has_been_observed_since_is_not_looked_at_for_its_coordinate() {
-    let mut world = World::new(
-        "graph cm/a @ns uid=a owners=[late/o#o]
-         graph cm/b @ns uid=b owners=[w/o#o]",
-    );
-    let Outcome::Impossible(late) = world.attempt("o") else { panic!("another can be asked for") };
+    let (mut world, late) = named_by_a_kind_that_is_not_served_and_one_that_is();
     world.line(&["graph", "late/o", "@ns", "uid=o"].map(String::from));
     world.effects();
     world.state.reconsider(&late, &mut world.effects);

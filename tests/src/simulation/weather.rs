@@ -112,6 +112,7 @@ fn go_away(world: &mut World<'_>, for_so_long: Duration) {
     let link = &mut world.link;
     link.server.close_all_watches();
     link.away_until = link.now + for_so_long;
+    // One outage in three, without a draw that would change every world there has been.
     link.keeps_reads = for_so_long.as_millis().is_multiple_of(3);
     link.late.clear();
     link.late_expiries.clear();

@@ -40,7 +40,7 @@ struct Cascade {
 /// When a server or a collector fails, or something is left that must go.
 pub fn measure(ground: &mut Ground<'_>, plan: &Plan, results: &mut Results) -> Result<(), Failure> {
     plan.say("warm-up: plain DELETEs");
-    plain(ground, WARM_UP, None)?;
+    plain(ground, WARM_UP, false)?;
     let [one, many] = if plan.is_quick { [(1, 1_000), (100, 10)] } else { [(1, 5_000), (500, 10)] };
     let shape = |(owners, each), blocking| Shape { owners, each, blocking };
     let cascades = [
@@ -189,18 +189,18 @@ fn check_orphans(api: &Api, namespace: &str, expected: usize) -> Result<(), Fail
 fn limits(ground: &mut Ground<'_>, plan: &Plan, round: u32, results: &mut Results) -> Result<(), Failure> {
     let count = background(plan).dependents();
     plan.say(&format!("the server alone: plain DELETEs, round {round}"));
-    results.limits.push(plain(ground, count, None)?);
+    results.limits.push(plain(ground, count, false)?);
     plan.say(&format!("the same, watched: round {round}"));
-    results.watched_limits.push(plain(ground, count, Some(Contender::Ours))?);
+    results.watched_limits.push(plain(ground, count, true)?);
     Ok(())
 }
 
-/// Objects a second that the server deletes when nobody has to decide anything, for the user that the collectors are;
-/// a collector that is given watches, and has nothing to do.
-fn plain(ground: &mut Ground<'_>, count: usize, watcher: Option<Contender>) -> Result<f64, Failure> {
+/// Objects a second that the server deletes when nobody has to decide anything, for the user that the collectors are.
+/// Where it is watched the daemon runs, and has nothing to do.
+fn plain(ground: &mut Ground<'_>, count: usize, is_watched: bool) -> Result<f64, Failure> {
     let namespace = ground.fresh_name();
     let objects = ground.loader.fill(&namespace, Shape { owners: count, each: 0, blocking: false })?;
-    let running = watcher.map(|who| ground.start_quiet(who)).transpose()?;
+    let running = is_watched.then(|| ground.start_quiet(Contender::Ours)).transpose()?;
     let began = Instant::now();
     ground.peer.delete_plainly(&namespace, &objects, WORKERS as usize)?;
     let took = began.elapsed();
