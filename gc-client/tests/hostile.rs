@@ -80,9 +80,9 @@ fn r7_garbage_in_a_body_that_says_what_it_is() {
     check(
         || raw(JSON, b"\x00\xff\x16\x03garbage"),
         &expect![[r#"
-        list: cannot read the answer: JSON: expected value at line 1 column 1 (after 1 bytes)
-        watch: cannot read the answer: JSON: expected value at line 1 column 1 (after 1 bytes)
-    "#]],
+            list: cannot read the answer: JSON: expected a list, found the byte 0x00 (after 0 bytes)
+            watch: cannot read the answer: JSON: expected a watch event, found the byte 0x00 (after 0 bytes)
+        "#]],
     );
     check(
         || raw(PROTOBUF, &[0xff; 4096]),
@@ -114,9 +114,9 @@ fn r7_a_line_without_end() {
     check(
         endless,
         &expect![[r#"
-        list: cannot read the answer: an object of more bytes than any server sends (after 16777217 bytes)
-        watch: cannot read the answer: an object of more bytes than any server sends (after 16777219 bytes)
-    "#]],
+            list: cannot read the answer: the body ends in the middle of something (after 17825792 bytes)
+            watch: cannot read the answer: JSON: an object with more metadata than any server stores (after 45 bytes)
+        "#]],
     );
 }
 
@@ -125,9 +125,9 @@ fn r7_brackets_without_end() {
     check(
         || raw(JSON, &vec![b'['; 1 << 20]),
         &expect![[r#"
-        list: cannot read the answer: JSON: invalid type: sequence, expected a list at line 1 column 2 (after 2 bytes)
-        watch: cannot read the answer: JSON: invalid type: sequence, expected a watch event at line 1 column 2 (after 2 bytes)
-    "#]],
+            list: cannot read the answer: JSON: expected a list, found a list (after 0 bytes)
+            watch: cannot read the answer: JSON: expected a watch event, found a list (after 0 bytes)
+        "#]],
     );
 }
 
@@ -156,9 +156,9 @@ fn r7_a_compressed_body_that_nobody_asked_for() {
     check(
         || raw(&format!("{JSON}\nContent-Encoding: gzip"), gzip),
         &expect![[r#"
-        list: cannot read the answer: JSON: expected value at line 1 column 1 (after 1 bytes)
-        watch: cannot read the answer: JSON: expected value at line 1 column 1 (after 1 bytes)
-    "#]],
+            list: cannot read the answer: JSON: expected a list, found the byte 0x1f (after 0 bytes)
+            watch: cannot read the answer: JSON: expected a watch event, found the byte 0x1f (after 0 bytes)
+        "#]],
     );
 }
 

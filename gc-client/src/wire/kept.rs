@@ -102,11 +102,21 @@ impl Kept {
         Ok(())
     }
 
-    pub(super) fn push_text(&mut self, bytes: &[u8]) -> Result<Span, OverLimit> {
-        self.append(bytes.len(), |text| {
-            text.extend_from_slice(bytes);
-            Ok(())
-        })?
+    /// Where a text begins that arrives in pieces.
+    pub(super) fn begin_text(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The next piece of it.
+    pub(super) fn add_text(&mut self, bytes: &[u8]) -> Result<(), OverLimit> {
+        self.room(bytes.len())?;
+        self.text.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// All of it.
+    pub(super) fn end_text(&self, start: usize) -> Span {
+        Span { start, length: self.text.len().saturating_sub(start) }
     }
 
     /// Lets the closure append exactly `length` bytes, after a check that they fit.

@@ -2,11 +2,14 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::io::Read;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::WireError;
+use super::json::Parser;
 use crate::fields::{FIELD_BYTES_MAX, FIELD_DEPTH_MAX, Field, Fields};
 
 /// What each value counts for besides its text.
@@ -56,13 +59,31 @@ pub(super) struct Place<'p> {
 
 impl Place<'_> {
     /// Where this key leads, if towards anything that is wanted.
-    pub(super) fn child(&self, key: &str) -> Option<usize> {
-        self.projected.fields.child(self.node, key)
+    pub(super) fn child(&mut self, key: &str) -> Option<Place<'_>> {
+        let node = self.projected.fields.child(self.node, key)?;
+        Some(Place { projected: self.projected, node })
     }
 
-    /// The place that [`Place::child`] has found.
-    pub(super) fn at(&mut self, node: usize) -> Place<'_> {
-        Place { projected: self.projected, node }
+    /// Reads the value that is here, whatever it is: nothing is an error that is JSON.
+    pub(super) fn take<R: Read>(mut self, json: &mut Parser<'_, R>) -> Result<(), WireError> {
+        self.forget();
+        if self.projected.fields.is_wanted(self.node) {
+            let found = json.copy(FIELD_BYTES_MAX)?.map_or(Ok(Field::TooLarge), |copy| value(&copy));
+            self.set(&found.map_err(|error| json.malformed(error.to_string()))?);
+            return Ok(());
+        }
+        // On the way: what is no object leads nowhere.
+        if json.next()? != b'{' {
+            return json.pass();
+        }
+        let mut inside = json.object("an object")?;
+        while json.member(&mut inside)? {
+            match self.child(json.key()) {
+                Some(place) => place.take(json)?,
+                None => json.pass()?,
+            }
+        }
+        Ok(())
     }
 
     /// Of a key that comes twice the last value counts, whole.
@@ -89,91 +110,12 @@ fn descend(found: &Field, rest: &[String]) -> Field {
     }
 }
 
-/// The value at a place, whatever it is: nothing is an error here that is JSON.
-impl<'de> DeserializeSeed<'de> for Place<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(mut self, deserializer: D) -> Result<(), D::Error> {
-        if !self.projected.fields.is_wanted(self.node) {
-            self.forget();
-            return deserializer.deserialize_any(self);
-        }
-        let left = Cell::new(FIELD_BYTES_MAX);
-        let found = Capture { left: &left, depth: FIELD_DEPTH_MAX }.deserialize(deserializer)?;
-        self.set(&found.map_or(Field::TooLarge, Field::Value));
-        Ok(())
-    }
-}
-
-/// On the way: what is no object leads nowhere.
-impl<'de> Visitor<'de> for Place<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("anything")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
-        while sequence.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        while let Some(child) = map.next_key_seed(Child(&self))? {
-            match child {
-                Some(node) => map.next_value_seed(self.at(node))?,
-                None => map.next_value::<IgnoredAny>().map(|_| ())?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A key, and where it leads.
-struct Child<'a, 'p>(&'a Place<'p>);
-
-impl<'de> DeserializeSeed<'de> for Child<'_, '_> {
-    type Value = Option<usize>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<usize>, D::Error> {
-        deserializer.deserialize_identifier(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Child<'_, '_> {
-    type Value = Option<usize>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<Option<usize>, E> {
-        Ok(self.0.child(key))
-    }
+/// The value of a field, as it came.
+fn value(json: &[u8]) -> serde_json::Result<Field> {
+    let left = Cell::new(FIELD_BYTES_MAX);
+    let capture = Capture { left: &left, depth: FIELD_DEPTH_MAX };
+    let found = capture.deserialize(&mut serde_json::Deserializer::from_slice(json))?;
+    Ok(found.map_or(Field::TooLarge, Field::Value))
 }
 
 /// A whole value; `None` for one that is over a limit, of which nothing is kept.

@@ -97,6 +97,16 @@ impl<R: Read> Source<R> {
         self.malformed("the body ends in the middle of something")
     }
 
+    /// What is buffered, which may be nothing.
+    pub(super) fn buffered(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Waits until at least one byte is buffered, or fails.
+    pub(super) fn fill(&mut self) -> Result<(), WireError> {
+        if self.available()?.is_empty() { Err(self.cut()) } else { Ok(()) }
+    }
+
     /// What is buffered, at least one byte of it unless the stream has ended.
     fn available(&mut self) -> io::Result<&[u8]> {
         while self.start == self.end {
@@ -113,19 +123,10 @@ impl<R: Read> Source<R> {
         Ok(&self.buffer[self.start..self.end])
     }
 
-    fn consume(&mut self, count: usize) {
+    /// Passes over so many bytes of what is buffered.
+    pub(super) fn consume(&mut self, count: usize) {
+        let count = count.min(self.end - self.start);
         self.start += count;
         self.offset += count as u64;
-    }
-}
-
-/// For the JSON parser, which asks for one byte at a time.
-impl<R: Read> Read for Source<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let bytes = self.available()?;
-        let count = bytes.len().min(into.len());
-        into[..count].copy_from_slice(&bytes[..count]);
-        self.consume(count);
-        Ok(count)
     }
 }
