@@ -373,7 +373,7 @@ impl<'s, R: Read> Parser<'s, R> {
         Ok(meant)
     }
 
-    /// `uXXXX`, and its second half where it is the first half of a pair.
+    /// A `u` with four digits, and its second half where it is the first half of a pair.
     fn escaped_by_number(&mut self) -> Result<char, WireError> {
         self.take(b'u')?;
         let first = self.four_digits()?;
