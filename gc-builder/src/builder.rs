@@ -94,28 +94,29 @@ impl GraphBuilder {
 
     /// A watch saw something, and its reader heard of it at `heard_at`: what it proves absent is proved as of then. What an
     /// ended watch still had under way is void: its objects may be unserved by now.
-    pub fn seen(&mut self, state: &mut State, now: Duration, heard_at: Duration, seen: Seen, out: &mut Out) {
+    pub fn seen(&mut self, state: &mut State, now: Duration, heard_at: Duration, seen: &Seen, out: &mut Out) {
         state.tell_heard(heard_at);
         self.change(state, now, seen, out);
         state.tell_time(now);
     }
 
-    fn change(&mut self, state: &mut State, now: Duration, seen: Seen, out: &mut Out) {
+    fn change(&mut self, state: &mut State, now: Duration, seen: &Seen, out: &mut Out) {
         let Seen { monitor: id, change } = seen;
+        let id = *id;
         let only_lists = self.makes(Mistake::OnlyListsCount);
         let Some(monitor) = self.monitors.get_mut(id) else { return };
         match change {
             Change::ListStarted => state.begin_list(id.source),
-            Change::Seen(meta) => {
-                note(monitor, &meta.resource_version, only_lists, out);
+            Change::Seen(objects) => objects.for_each(|meta| {
+                note(monitor, meta.resource_version, only_lists, out);
                 observe(monitor, &meta, |seen| state.observe(seen, &mut out.effects));
-            }
-            Change::Deleted(meta) => {
-                note(monitor, &meta.resource_version, only_lists, out);
+            }),
+            Change::Deleted(objects) => objects.for_each(|meta| {
+                note(monitor, meta.resource_version, only_lists, out);
                 observe(monitor, &meta, |seen| state.delete(seen, &mut out.effects));
-            }
+            }),
             Change::Bookmark(_) if only_lists => {}
-            Change::Bookmark(version) => monitor.saw(&version),
+            Change::Bookmark(version) => monitor.saw(version),
             Change::Died => monitor.died(),
             Change::ListDone(version) => self.list_done(state, now, id, version, out),
             Change::WentBack(_) if only_lists => {}
@@ -128,8 +129,8 @@ impl GraphBuilder {
                 self.go_on(now, were_all_lost, out);
             }
             Change::Failed(error) => {
-                let (is_other, is_newly_lost) = monitor.failed(&error);
-                out.news.push(News::Failed(id, error, is_other));
+                let (is_other, is_newly_lost) = monitor.failed(error);
+                out.news.push(News::Failed(id, error.clone(), is_other));
                 if is_newly_lost {
                     self.hold_while_lost(now, out);
                 }
@@ -137,19 +138,19 @@ impl GraphBuilder {
         }
     }
 
-    fn list_done(&mut self, state: &mut State, now: Duration, id: MonitorId, version: String, out: &mut Out) {
+    fn list_done(&mut self, state: &mut State, now: Duration, id: MonitorId, version: &str, out: &mut Out) {
         if !self.makes(Mistake::ListsSweepNothing) {
             state.end_list(id.source, &mut out.effects);
         }
         let were_all_lost = self.monitors.are_all_lost();
         let is_blind = self.makes(Mistake::RestoreUnnoticed);
         let Some(monitor) = self.monitors.get_mut(id) else { return };
-        let mut listed = monitor.listed(&version, &mut out.news);
+        let mut listed = monitor.listed(version, &mut out.news);
         if is_blind && listed == Listed::WentBack {
             listed = Listed::Again;
         }
         if listed == Listed::WentBack {
-            out.news.push(News::HeldAfterRestore(monitor.resource.clone(), version));
+            out.news.push(News::HeldAfterRestore(monitor.resource.clone(), version.to_owned()));
             return self.start_again(state, now, out);
         }
         out.news.push(News::Listed(id, listed == Listed::First));
@@ -158,13 +159,13 @@ impl GraphBuilder {
 
     /// A watch found the server at an older version than before. It says so before it lists anew: the writes that are
     /// made meanwhile, by this program most of all, may bring the list beyond that version.
-    fn went_back(&mut self, state: &mut State, now: Duration, id: MonitorId, version: String, out: &mut Out) {
+    fn went_back(&mut self, state: &mut State, now: Duration, id: MonitorId, version: &str, out: &mut Out) {
         if self.makes(Mistake::RestoreUnnoticed) {
             return;
         }
         let Some(monitor) = self.monitors.get_mut(id) else { return };
-        if monitor.went_back(&version, &mut out.news) {
-            out.news.push(News::HeldAfterRestore(monitor.resource.clone(), version));
+        if monitor.went_back(version, &mut out.news) {
+            out.news.push(News::HeldAfterRestore(monitor.resource.clone(), version.to_owned()));
             self.start_again(state, now, out);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gc_client::{ApiResource, Error, ObjectMeta, Status};
+use gc_client::{ApiResource, Error, MetaRef, ObjectMeta, Status};
 use gc_core::{
     FOREGROUND_FINALIZER, LiveObject, ORPHAN_FINALIZER, OwnerReference, Refusal, Reply, Resource, Target, ttl,
 };
@@ -77,32 +77,44 @@ pub fn core_resource(resource: &ApiResource) -> Resource {
 }
 
 /// What a watch shows, as the graph wants it.
-pub(crate) fn observe(monitor: &Monitor, meta: &ObjectMeta, apply: impl FnOnce(&Observation<'_>)) {
-    let has = |finalizer: &str| meta.finalizers.iter().any(|f| f == finalizer);
-    // Objects without owners, most of all, allocate nothing here.
-    let owners: Vec<OwnerReferenceRef<'_>> = meta
-        .owner_references
-        .iter()
-        .map(|reference| OwnerReferenceRef {
-            api_version: &reference.api_version,
-            kind: &reference.kind,
-            name: &reference.name,
-            uid: &reference.uid,
-            controller: reference.controller == Some(true),
-            block_owner_deletion: reference.block_owner_deletion == Some(true),
-        })
-        .collect();
+pub(crate) fn observe(monitor: &Monitor, meta: &MetaRef<'_>, apply: impl FnOnce(&Observation<'_>)) {
+    let has = |finalizer: &str| meta.finalizers.contains(&finalizer);
+    let one: [OwnerReferenceRef<'_>; 1];
+    let many: Vec<OwnerReferenceRef<'_>>;
+    // Nearly every object has one owner or none, and allocates nothing here.
+    let owner_references = match meta.owner_references {
+        [] => &[][..],
+        [reference] => {
+            one = [owner_reference_of(reference)];
+            &one
+        }
+        references => {
+            many = references.iter().map(owner_reference_of).collect();
+            &many
+        }
+    };
     apply(&Observation {
         source: monitor.id.source,
         api_version: &monitor.api_version,
         kind: &monitor.resource.kind,
-        namespace: &meta.namespace,
-        name: &meta.name,
-        uid: &meta.uid,
-        resource_version: &meta.resource_version,
+        namespace: meta.namespace,
+        name: meta.name,
+        uid: meta.uid,
+        resource_version: meta.resource_version,
         being_deleted: meta.being_deleted,
         has_foreground_finalizer: has(FOREGROUND_FINALIZER),
         has_orphan_finalizer: has(ORPHAN_FINALIZER),
-        owner_references: &owners,
+        owner_references,
     });
+}
+
+fn owner_reference_of<'a>(reference: &gc_client::OwnerReferenceRef<'a>) -> OwnerReferenceRef<'a> {
+    OwnerReferenceRef {
+        api_version: reference.api_version,
+        kind: reference.kind,
+        name: reference.name,
+        uid: reference.uid,
+        controller: reference.controller == Some(true),
+        block_owner_deletion: reference.block_owner_deletion == Some(true),
+    }
 }

@@ -16,7 +16,7 @@ pub use schedule::{Look, Poke, Schedule};
 
 use std::time::Duration;
 
-use gc_client::{ApiResource, Error, ObjectMeta, WatchEvent};
+use gc_client::{ApiResource, Error, MetaBatch, WatchEvent};
 use gc_core::Outcome;
 use gc_graph::{Coordinate, Effect};
 
@@ -25,10 +25,10 @@ use gc_graph::{Coordinate, Effect};
 pub enum Change {
     /// A complete list begins; what it does not show until [`Change::ListDone`] is gone.
     ListStarted,
-    /// An object, from a list or as added or modified.
-    Seen(ObjectMeta),
-    /// An object is gone.
-    Deleted(ObjectMeta),
+    /// Objects of a list, or one as added or modified.
+    Seen(MetaBatch),
+    /// Objects are gone.
+    Deleted(MetaBatch),
     /// The list is complete, at this version of the server's data.
     ListDone(String),
     /// Nothing else happened up to this version of the server's data.
@@ -48,8 +48,8 @@ impl From<&WatchEvent<'_>> for Change {
     fn from(event: &WatchEvent<'_>) -> Change {
         match event {
             WatchEvent::ListStarted => Change::ListStarted,
-            WatchEvent::Listed(meta) | WatchEvent::Applied(meta) => Change::Seen(meta.to_owned()),
-            WatchEvent::Deleted(meta) => Change::Deleted(meta.to_owned()),
+            WatchEvent::Listed(meta) | WatchEvent::Applied(meta) => Change::Seen(MetaBatch::from(meta)),
+            WatchEvent::Deleted(meta) => Change::Deleted(MetaBatch::from(meta)),
             WatchEvent::ListDone { resource_version } => Change::ListDone((*resource_version).to_owned()),
             WatchEvent::Bookmark { resource_version } => Change::Bookmark((*resource_version).to_owned()),
             WatchEvent::WentBack { resource_version } => Change::WentBack((*resource_version).to_owned()),

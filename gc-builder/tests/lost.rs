@@ -84,7 +84,7 @@ impl World {
             _ => panic!("what is {line}?"),
         };
         let monitor = self.watches.iter().find(|(name, _)| name == subject).unwrap().1;
-        self.builder.seen(&mut self.state, self.now, self.now, Seen { monitor, change }, &mut out);
+        self.builder.seen(&mut self.state, self.now, self.now, &Seen { monitor, change }, &mut out);
         self.carry_out(out);
     }
 }

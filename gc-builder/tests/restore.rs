@@ -93,7 +93,7 @@ impl World {
         });
         for seen in told {
             let mut out = Out::default();
-            self.builder.seen(&mut self.state, Duration::ZERO, Duration::ZERO, seen, &mut out);
+            self.builder.seen(&mut self.state, Duration::ZERO, Duration::ZERO, &seen, &mut out);
             self.carry_out(out);
         }
         acted

@@ -3,6 +3,7 @@
 
 mod api;
 mod auth;
+mod batch;
 mod config;
 mod discovery;
 pub mod encode;
@@ -22,6 +23,7 @@ mod watch;
 pub mod wire;
 
 pub use api::{DeleteOptions, ObjectFields, PatchType, Propagation};
+pub use batch::MetaBatch;
 pub use config::{Config, ConfigError};
 #[doc(hidden)]
 pub use discovery::discover_with;

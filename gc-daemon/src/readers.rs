@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use gc_builder::{Change, MonitorId};
-use gc_client::{ApiResource, Client, Reflector, ReflectorOptions, WatchEvent};
+use gc_client::{ApiResource, Client, MetaBatch, Reflector, ReflectorOptions, WatchEvent};
 use hashbrown::HashMap;
 use log::{error, warn};
 
@@ -18,7 +18,13 @@ const STACK_BYTES: usize = 512 << 10;
 
 /// So many objects of a list are handed in together: to wake the event loop for each would cost more than to decode it.
 /// More would be memory, and no faster.
-const LISTED_AT_ONCE: usize = 32;
+const LISTED_AT_ONCE: usize = 128;
+/// And no more when they are as large as this together: an object may have megabytes of owner references.
+const LISTED_BYTES: usize = 64 << 10;
+
+/// So many batches whose objects the graph has taken are kept for the next lists. While a list is read, two or three are
+/// on their way; to ask the system for their memory anew each time costs more than to fill it.
+const SPARES_MAX: usize = 4;
 
 /// What a watch saw, and when this program had it.
 #[derive(Debug)]
@@ -28,8 +34,18 @@ pub struct Received {
     pub at: Instant,
     /// Which watch.
     pub monitor: MonitorId,
-    /// What was seen, in this order: objects of a list, or one other change that may follow some.
-    pub changes: Vec<Change>,
+    /// What was seen.
+    pub change: Change,
+}
+
+impl Received {
+    /// How many objects it is about; what is about none counts as one.
+    pub fn count(&self) -> usize {
+        match &self.change {
+            Change::Seen(objects) | Change::Deleted(objects) => objects.len(),
+            _ => 1,
+        }
+    }
 }
 
 /// All of them. The event loop owns this; no lock.
@@ -42,12 +58,15 @@ pub struct Readers {
     seed: u64,
     started: u64,
     threads: Vec<JoinHandle<()>>,
+    /// Both ends of where batches lie that are empty.
+    spares: (Sender<MetaBatch>, Receiver<MetaBatch>),
 }
 
 impl Readers {
     /// None yet.
     pub fn new(client: Client, changes: Changes) -> Readers {
-        Readers { client, changes, stops: HashMap::new(), seed: seed(), started: 0, threads: Vec::new() }
+        let (stops, threads, spares) = (HashMap::new(), Vec::new(), bounded(SPARES_MAX));
+        Readers { client, changes, stops, seed: seed(), started: 0, threads, spares }
     }
 
     /// Starts a reader in place of the one of the same source; says whether that worked. Where it did not, the old one
@@ -69,6 +88,15 @@ impl Readers {
         self.stops.remove(&id.source.0);
     }
 
+    /// What was seen is in the graph: its memory is good for the next objects of a list.
+    pub fn take_back(&self, mut objects: MetaBatch) {
+        // One change of a watch is no batch, and one large object needs no room for others.
+        if 1 < objects.len() && objects.bytes() < 2 * LISTED_BYTES {
+            objects.clear();
+            _ = self.spares.0.try_send(objects);
+        }
+    }
+
     /// Ends all of them. The threads end once the client is shut down; without that, as late as a read's time-out.
     pub fn stop(self) -> Vec<JoinHandle<()>> {
         self.threads
@@ -79,15 +107,15 @@ impl Readers {
         let seed = self.seed ^ self.started;
         let options = ReflectorOptions { seed, ..ReflectorOptions::default() };
         let reflector = Reflector::new(self.client.clone(), resource.clone(), options);
-        let changes = self.changes.clone();
+        let (changes, spares) = (self.changes.clone(), self.spares.1.clone());
         let reader = move || {
-            let mut hand =
-                Hand { changes: changes.clone(), monitor: id, at: Instant::now(), held: Vec::new() };
+            let held = MetaBatch::default();
+            let mut hand = Hand { changes: changes.clone(), spares, monitor: id, at: Instant::now(), held };
             let run = || reflector.run(&stopped, &mut |event| hand.take(&event));
             if catch_unwind(AssertUnwindSafe(run)).is_err() {
                 // Unsaid, the resource would count as watched for ever.
                 error!("a fault in this program: a watch panicked");
-                let died = Received { at: Instant::now(), monitor: id, changes: vec![Change::Died] };
+                let died = Received { at: Instant::now(), monitor: id, change: Change::Died };
                 let _ = changes.send(died);
             }
         };
@@ -130,7 +158,7 @@ pub struct Changes {
 impl Changes {
     /// Blocks while the channel is full: that is what holds a fast server back (S5).
     fn send(&self, received: Received) -> ControlFlow<()> {
-        self.total.fetch_add(received.changes.len() as u64, Ordering::Relaxed);
+        self.total.fetch_add(received.count() as u64, Ordering::Relaxed);
         match self.sender.send(received) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
@@ -142,24 +170,39 @@ impl Changes {
 #[derive(Debug)]
 struct Hand {
     changes: Changes,
+    spares: Receiver<MetaBatch>,
     monitor: MonitorId,
     /// When the first of what is held was decoded.
     at: Instant,
     /// Objects of a list only. Nothing is waited for by them: a list counts when it is done, and that is handed in at
     /// once, like everything that a watch shows.
-    held: Vec<Change>,
+    held: MetaBatch,
 }
 
 impl Hand {
     fn take(&mut self, event: &WatchEvent<'_>) -> ControlFlow<()> {
+        let WatchEvent::Listed(meta) = event else {
+            let held = std::mem::take(&mut self.held);
+            self.hand_in(held)?;
+            return self.send(Instant::now(), Change::from(event));
+        };
         if self.held.is_empty() {
             self.at = Instant::now();
         }
-        self.held.push(Change::from(event));
-        if matches!(event, WatchEvent::Listed(_)) && self.held.len() < LISTED_AT_ONCE {
+        self.held.push(meta);
+        if self.held.len() < LISTED_AT_ONCE && self.held.bytes() < LISTED_BYTES {
             return ControlFlow::Continue(());
         }
-        let changes = std::mem::take(&mut self.held);
-        self.changes.send(Received { at: self.at, monitor: self.monitor, changes })
+        let spare = self.spares.try_recv().unwrap_or_default();
+        let held = std::mem::replace(&mut self.held, spare);
+        self.hand_in(held)
+    }
+
+    fn hand_in(&self, held: MetaBatch) -> ControlFlow<()> {
+        if held.is_empty() { ControlFlow::Continue(()) } else { self.send(self.at, Change::Seen(held)) }
+    }
+
+    fn send(&self, at: Instant, change: Change) -> ControlFlow<()> {
+        self.changes.send(Received { at, monitor: self.monitor, change })
     }
 }

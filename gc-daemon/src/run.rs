@@ -24,9 +24,9 @@ use crate::readers::{Changes, Readers, Received, display};
 use crate::ttl::Controllers;
 use crate::workers::{Shared, delete_worker, orphan_worker};
 
-/// What watches have handed in and the graph has not taken yet, each a change or a few objects of a list. It holds the
+/// What watches have handed in and the graph has not taken yet, each a change or some objects of a list. It holds the
 /// readers back when the graph is slower (S5); more would only be memory.
-const CHANGES_MAX: usize = 256;
+const CHANGES_MAX: usize = 128;
 /// Pokes under way to discovery: one of each kind would do, and a few more keep one from hiding the other.
 const POKES_MAX: usize = 8;
 /// Findings under way from workers to the graph.
@@ -154,6 +154,18 @@ pub struct Applied {
     pub work_duration: Histogram,
 }
 
+impl Applied {
+    /// So many changes that came together.
+    fn note(&mut self, count: usize, waited: Duration, worked: Duration) {
+        let each = worked / u32::try_from(count).unwrap_or(u32::MAX).max(1);
+        for _ in 0..count {
+            self.queue_duration.observe(waited);
+            self.work_duration.observe(each);
+        }
+        self.total += count as u64;
+    }
+}
+
 /// The channels into the loop; the second is the workers' end for what they find.
 pub fn inputs() -> (Inputs, Sender<Finding>) {
     let (sender, changes) = bounded(CHANGES_MAX);
@@ -193,17 +205,19 @@ impl Loop<'_> {
         let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
         let mut last = Instant::now();
         let (mut next, mut taken) = (Some(first), 0);
-        while let Some(Received { at, monitor, changes: together }) = next {
-            taken += together.len();
-            for change in together {
-                applied.queue_duration.observe(last.saturating_duration_since(at));
-                note_deletion(&self.shared.metrics.watch_lag, &change, last);
-                let seen = Seen { monitor, change };
-                self.builder.seen(&mut state, now, self.shared.time(at), seen, &mut self.out);
-                let begun = std::mem::replace(&mut last, Instant::now());
-                applied.work_duration.observe(last.saturating_duration_since(begun));
-                applied.total += 1;
+        while let Some(received) = next {
+            let count = received.count();
+            let Received { at, monitor, change } = received;
+            let waited = last.saturating_duration_since(at);
+            note_deletion(&self.shared.metrics.watch_lag, &change, last);
+            let seen = Seen { monitor, change };
+            self.builder.seen(&mut state, now, self.shared.time(at), &seen, &mut self.out);
+            let begun = std::mem::replace(&mut last, Instant::now());
+            applied.note(count, waited, last.saturating_duration_since(begun));
+            if let Change::Seen(objects) = seen.change {
+                self.readers.take_back(objects);
             }
+            taken += count;
             next = if taken < CHANGES_AT_ONCE { changes.try_recv().ok() } else { None };
         }
         drop(applied);
@@ -457,8 +471,12 @@ pub(crate) fn join_within(threads: Vec<JoinHandle<()>>, deadline: Instant) {
 /// What it shows of a delete of ours.
 fn note_deletion(lag: &WatchLag, change: &Change, now: Instant) {
     match change {
-        Change::Deleted(meta) => lag.shown(&meta.uid, now),
-        Change::Seen(meta) if meta.being_deleted => lag.shown(&meta.uid, now),
+        Change::Deleted(objects) => objects.for_each(|meta| lag.shown(meta.uid, now)),
+        Change::Seen(objects) if objects.any_being_deleted() => objects.for_each(|meta| {
+            if meta.being_deleted {
+                lag.shown(meta.uid, now);
+            }
+        }),
         _ => {}
     }
 }

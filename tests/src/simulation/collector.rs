@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use gc_builder::{Change, Fact, Finding, GraphBuilder, Look, MonitorId, News, Out, Schedule};
-use gc_client::{ApiResource, Discovery, Error};
+use gc_client::{ApiResource, Discovery, Error, MetaBatch, MetaRef};
 use gc_core::{Outcome, State};
 use gc_graph::{Coordinate, Effect, Uid};
 use gc_queue::WorkQueue;
@@ -171,10 +171,10 @@ impl Collector {
         self.state.tell_time(link.now);
         if is_of_now && self.builder.monitors().get(seen.monitor).is_some() {
             match &seen.change {
-                Change::Seen(meta) => {
-                    self.shown.insert(meta.uid.clone(), meta.resource_version.clone());
-                }
-                Change::Deleted(meta) => _ = self.shown.remove(&meta.uid),
+                Change::Seen(objects) => objects.for_each(|meta| {
+                    self.shown.insert(meta.uid.to_owned(), meta.resource_version.to_owned());
+                }),
+                Change::Deleted(objects) => objects.for_each(|meta| _ = self.shown.remove(meta.uid)),
                 _ => {}
             }
         }
@@ -185,7 +185,7 @@ impl Collector {
             expirer.hear(link, &seen.change);
         }
         let said = said!(link, "{}", describe(&seen.change));
-        self.builder.seen(&mut self.state, link.now, heard_at, seen, &mut self.out);
+        self.builder.seen(&mut self.state, link.now, heard_at, &seen, &mut self.out);
         said + &self.carry_out(link)
     }
 
@@ -282,11 +282,13 @@ fn is_jobs(resource: &ApiResource) -> bool {
 fn describe(change: &Change) -> String {
     match change {
         Change::ListStarted => "a list begins".into(),
-        Change::Seen(meta) => {
+        Change::Seen(objects) => each(objects, |meta| {
             let deleting = if meta.being_deleted { " deleting" } else { "" };
-            format!("{} {} v{}{deleting}", meta.name, short_uid(&meta.uid), meta.resource_version)
+            format!("{} {} v{}{deleting}", meta.name, short_uid(meta.uid), meta.resource_version)
+        }),
+        Change::Deleted(objects) => {
+            each(objects, |meta| format!("{} {} is gone", meta.name, short_uid(meta.uid)))
         }
-        Change::Deleted(meta) => format!("{} {} is gone", meta.name, short_uid(&meta.uid)),
         Change::ListDone(version) => format!("the list is complete at v{version}"),
         Change::Bookmark(version) => format!("nothing else up to v{version}"),
         Change::WentBack(version) => format!("the server went back to v{version}"),
@@ -294,6 +296,12 @@ fn describe(change: &Change) -> String {
         Change::Failed(error) => format!("failed: {error}"),
         Change::Died => "the reader died".into(),
     }
+}
+
+fn each(objects: &MetaBatch, describe: impl Fn(&MetaRef<'_>) -> String) -> String {
+    let mut said = Vec::new();
+    objects.for_each(|meta| said.push(describe(&meta)));
+    said.join(", ")
 }
 
 pub(super) fn show_coordinate(coordinate: &Coordinate) -> String {

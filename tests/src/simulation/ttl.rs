@@ -75,15 +75,15 @@ impl Expirer {
         match change {
             Change::ListStarted => self.engine.begin_list(self.id),
             Change::ListDone(_) => self.engine.end_list(self.id),
-            Change::Seen(meta) => {
-                if let Some(job) = link.truth.jobs.version(&meta.uid, &meta.resource_version) {
+            Change::Seen(jobs) => jobs.for_each(|meta| {
+                if let Some(job) = link.truth.jobs.version(meta.uid, meta.resource_version) {
                     let facts = facts(&self.profile, job);
                     self.engine.observe(now_ms, self.id, &facts, &mut Vec::new());
                 }
-            }
-            Change::Deleted(meta) => {
-                self.engine.delete(now_ms, self.id, &meta.namespace, &meta.name, &Uid::new(&meta.uid));
-            }
+            }),
+            Change::Deleted(jobs) => jobs.for_each(|meta| {
+                self.engine.delete(now_ms, self.id, meta.namespace, meta.name, &Uid::new(meta.uid));
+            }),
             Change::Bookmark(_)
             | Change::WentBack(_)
             | Change::Resumed
