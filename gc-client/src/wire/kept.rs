@@ -1,8 +1,10 @@
 //! What is kept of the one object at hand, in memory that is used again for the next.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::WireError;
+use crate::batch::append;
 use crate::error::Status;
 use crate::fields::Field;
 use crate::meta::{MetaRef, OwnerReferenceRef};
@@ -21,8 +23,20 @@ const IDLE_BYTES: usize = 16 * 1024;
 /// A piece of `Kept::text`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Span {
-    start: usize,
-    length: usize,
+    start: u32,
+    length: u32,
+}
+
+impl Span {
+    fn new(start: usize, length: usize) -> Span {
+        // `KEPT_LIMIT` is far below the largest of these numbers.
+        Span { start: start as u32, length: length as u32 }
+    }
+
+    fn range(self) -> Range<usize> {
+        let start = self.start as usize;
+        start..start + self.length as usize
+    }
 }
 
 /// An owner reference, as pieces.
@@ -110,13 +124,13 @@ impl Kept {
     /// The next piece of it.
     pub(super) fn add_text(&mut self, bytes: &[u8]) -> Result<(), OverLimit> {
         self.room(bytes.len())?;
-        self.text.extend_from_slice(bytes);
+        append(&mut self.text, bytes);
         Ok(())
     }
 
     /// All of it.
     pub(super) fn end_text(&self, start: usize) -> Span {
-        Span { start, length: self.text.len().saturating_sub(start) }
+        Span::new(start, self.text.len().saturating_sub(start))
     }
 
     /// Lets the closure append exactly `length` bytes, after a check that they fit.
@@ -127,7 +141,7 @@ impl Kept {
     ) -> Result<Result<Span, E>, OverLimit> {
         self.room(length)?;
         let start = self.text.len();
-        Ok(fill(&mut self.text).map(|()| Span { start, length }))
+        Ok(fill(&mut self.text).map(|()| Span::new(start, length)))
     }
 
     fn room(&self, more: usize) -> Result<(), OverLimit> {
@@ -154,7 +168,7 @@ impl Kept {
     }
 
     fn bytes(&self, span: Span) -> &[u8] {
-        self.text.get(span.start..span.start + span.length).unwrap_or_default()
+        self.text.get(span.range()).unwrap_or_default()
     }
 
     pub(super) fn status(&self, offset: u64) -> Result<Status, WireError> {
@@ -185,28 +199,35 @@ impl Kept {
         call: impl FnOnce(MetaRef<'_>) -> T,
     ) -> Result<T, WireError> {
         const FEW: usize = 4;
+        // One look at all of it. Where something that is not lent is no text, or one piece ends in the middle of a
+        // character, they are looked at one by one.
+        let whole = std::str::from_utf8(&self.text).unwrap_or_default();
+        let text = |span: Span| match whole.get(span.range()) {
+            Some(text) => Ok(text),
+            None => self.text(span, offset),
+        };
         let (mut few_finalizers, mut many_finalizers) = ([""; FEW], Vec::new());
         let finalizers = slots(&mut few_finalizers, &mut many_finalizers, self.finalizers.len());
         for (slot, span) in finalizers.iter_mut().zip(&self.finalizers) {
-            *slot = self.text(*span, offset)?;
+            *slot = text(*span)?;
         }
         let (mut few_owners, mut many_owners) = ([OwnerReferenceRef::default(); FEW], Vec::new());
         let owner_references = slots(&mut few_owners, &mut many_owners, self.owners.len());
         for (slot, owner) in owner_references.iter_mut().zip(&self.owners) {
             *slot = OwnerReferenceRef {
-                api_version: self.text(owner.api_version, offset)?,
-                kind: self.text(owner.kind, offset)?,
-                name: self.text(owner.name, offset)?,
-                uid: self.text(owner.uid, offset)?,
+                api_version: text(owner.api_version)?,
+                kind: text(owner.kind)?,
+                name: text(owner.name)?,
+                uid: text(owner.uid)?,
                 controller: owner.controller,
                 block_owner_deletion: owner.block_owner_deletion,
             };
         }
         Ok(call(MetaRef {
-            name: self.text(self.name, offset)?,
-            namespace: self.text(self.namespace, offset)?,
-            uid: self.text(self.uid, offset)?,
-            resource_version: self.text(self.resource_version, offset)?,
+            name: text(self.name)?,
+            namespace: text(self.namespace)?,
+            uid: text(self.uid)?,
+            resource_version: text(self.resource_version)?,
             being_deleted: self.being_deleted,
             finalizers,
             owner_references,

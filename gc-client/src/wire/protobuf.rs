@@ -340,7 +340,24 @@ impl<R: Read> Decoder<'_, R> {
         Ok(Some((tag >> 3, value)))
     }
 
+    #[inline]
     fn varint(&mut self, end: u64) -> Result<u64, WireError> {
+        // Nearly every number has one byte or two, and nearly always they have come.
+        let left = end - self.source.offset();
+        match *self.source.buffered() {
+            [byte, ..] if byte < 0x80 && 1 <= left => {
+                self.source.consume(1);
+                Ok(u64::from(byte))
+            }
+            [low, high, ..] if 0x80 <= low && high < 0x80 && 2 <= left => {
+                self.source.consume(2);
+                Ok(u64::from(low & 0x7f) | u64::from(high) << 7)
+            }
+            _ => self.long_varint(end),
+        }
+    }
+
+    fn long_varint(&mut self, end: u64) -> Result<u64, WireError> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             if self.source.offset() == end {

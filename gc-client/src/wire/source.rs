@@ -3,9 +3,10 @@
 use std::io::{self, Read};
 
 use super::WireError;
+use crate::batch::append;
 
-/// For a list: few are read at once, and there may be much in them.
-const LIST_BYTES: usize = 8 << 10;
+/// For a list: few are read at once, and there may be much in them. A whole record of TLS comes with one call.
+const LIST_BYTES: usize = 16 << 10;
 /// For a watch: there is one for each resource, and nothing comes for minutes.
 const WATCH_BYTES: usize = 1 << 10;
 
@@ -60,7 +61,16 @@ impl<R: Read> Source<R> {
     }
 
     /// Passes over that many bytes.
-    pub(super) fn skip(&mut self, mut count: u64) -> Result<(), WireError> {
+    #[inline]
+    pub(super) fn skip(&mut self, count: u64) -> Result<(), WireError> {
+        if count <= (self.end - self.start) as u64 {
+            self.consume(count as usize);
+            return Ok(());
+        }
+        self.skip_far(count)
+    }
+
+    fn skip_far(&mut self, mut count: u64) -> Result<(), WireError> {
         while count > 0 {
             let step = self.available()?.len().min(usize::try_from(count).unwrap_or(usize::MAX));
             if step == 0 {
@@ -77,7 +87,7 @@ impl<R: Read> Source<R> {
         while count > 0 {
             let bytes = self.available()?;
             let bytes = &bytes[..bytes.len().min(count)];
-            into.extend_from_slice(bytes);
+            append(into, bytes);
             let step = bytes.len();
             if step == 0 {
                 return Err(self.cut());
@@ -98,6 +108,7 @@ impl<R: Read> Source<R> {
     }
 
     /// What is buffered, which may be nothing.
+    #[inline]
     pub(super) fn buffered(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
@@ -124,6 +135,7 @@ impl<R: Read> Source<R> {
     }
 
     /// Passes over so many bytes of what is buffered.
+    #[inline]
     pub(super) fn consume(&mut self, count: usize) {
         let count = count.min(self.end - self.start);
         self.start += count;
