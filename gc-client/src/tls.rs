@@ -3,7 +3,7 @@
 //! The connector is our own, for two reasons: ureq's cannot check a server's certificate against a name other than
 //! the URL's host (the kubeconfig's `tls-server-name`), and it panics on a client certificate that rustls refuses.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -241,8 +241,9 @@ impl<In: Transport> Connector<In> for TlsConnector {
         let name = self.name_for(details.uri.host().unwrap_or_default())?;
         let mut conn = ClientConnection::new(self.config.clone(), name)?;
         let boxed: Box<dyn Transport> = Box::new(transport);
-        let mut sock = TransportAdapter::new(boxed, details.current_time.clone());
-        sock.set_timeout(details.timeout);
+        let inner = TransportAdapter::new(boxed, details.current_time.clone());
+        let mut sock = Counted { inner, records: Records::default() };
+        sock.inner.set_timeout(details.timeout);
         conn.complete_io(&mut sock)?;
         let buffers = ClearText::default();
         Ok(Some(Either::B(TlsTransport { buffers, stream: StreamOwned { conn, sock } })))
@@ -252,7 +253,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
 /// A connection inside TLS.
 pub(crate) struct TlsTransport {
     buffers: ClearText,
-    stream: StreamOwned<ClientConnection, TransportAdapter>,
+    stream: StreamOwned<ClientConnection, Counted>,
 }
 
 impl Transport for TlsTransport {
@@ -261,7 +262,7 @@ impl Transport for TlsTransport {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
-        self.stream.sock.set_timeout(timeout);
+        self.stream.sock.inner.set_timeout(timeout);
         self.stream.write_all(&self.buffers.output()[..amount])?;
         // rustls drops the error of a write that it tried on the way; a flush reports it.
         self.stream.flush()?;
@@ -270,14 +271,18 @@ impl Transport for TlsTransport {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
-        self.stream.sock.set_timeout(timeout);
+        self.stream.sock.inner.set_timeout(timeout);
         // While there is more of what has been decrypted, the buffer is used again at once: so lists are read.
         if self.stream.conn.wants_read() {
-            self.buffers.forget_what_was_consumed();
+            // Nor is it let go while more has come already.
+            if !self.stream.sock.inner.get_mut().buffers().can_use_input() {
+                self.buffers.forget_what_was_consumed();
+            }
             self.decrypt_what_comes()?;
         }
         let came = self.stream.fill_buf()?;
-        let room = self.buffers.input_append_buf();
+        self.buffers.make_room(CLEAR_TEXT_BYTES.max(self.buffers.filled.len() + came.len()));
+        let room = &mut self.buffers.input[self.buffers.filled.end..];
         let amount = came.len().min(room.len());
         room[..amount].copy_from_slice(&came[..amount]);
         self.buffers.input_appended(amount);
@@ -286,7 +291,7 @@ impl Transport for TlsTransport {
     }
 
     fn is_open(&mut self) -> bool {
-        self.stream.sock.get_mut().is_open()
+        self.stream.sock.inner.get_mut().is_open()
     }
 
     fn is_tls(&self) -> bool {
@@ -296,7 +301,7 @@ impl Transport for TlsTransport {
 
 impl TlsTransport {
     /// Waits for a record. Left to itself, rustls looks at what it holds after every 4 KB that it takes in, and moves an
-    /// unfinished record each time; here it is given all that has come already, up to a whole record.
+    /// unfinished record each time; here it looks when one is whole.
     fn decrypt_what_comes(&mut self) -> io::Result<()> {
         let StreamOwned { conn, sock } = &mut self.stream;
         // Where there is something to be written first, the stream does it as ever.
@@ -306,12 +311,16 @@ impl TlsTransport {
                 // The stream knows what that end means.
                 return Ok(());
             }
-            // The only error here is that there is no more room, which shows that a record is whole.
-            while taken < RECORD_BYTES && sock.get_mut().buffers().can_use_input() {
+            let mut is_full = false;
+            while !is_full && taken < RECORD_BYTES && sock.inner.get_mut().buffers().can_use_input() {
+                // Where there is something to be had, the only error is that there is no more room.
                 match conn.read_tls(sock) {
                     Ok(more) => taken += more,
-                    Err(_) => break,
+                    Err(_) => is_full = true,
                 }
+            }
+            if std::mem::take(&mut sock.records.whole) == 0 && !is_full {
+                continue;
             }
             if let Err(error) = conn.process_new_packets() {
                 // The other side is told why, if it still listens.
@@ -329,8 +338,72 @@ impl std::fmt::Debug for TlsTransport {
     }
 }
 
+/// What has been handed to rustls, counted in records (RFC 8446, 5.1: a type, a version, and the length of what follows).
+#[derive(Debug, Default)]
+struct Records {
+    /// Whole ones that rustls has not looked at.
+    whole: usize,
+    /// What has come of the next one's head.
+    head: [u8; 5],
+    head_len: usize,
+    /// What has yet to come of the one whose head was complete.
+    left: usize,
+}
+
+impl Records {
+    fn count(&mut self, mut bytes: &[u8]) {
+        while let Some((first, rest)) = bytes.split_first() {
+            if 0 < self.left {
+                let step = self.left.min(bytes.len());
+                self.left -= step;
+                self.whole += usize::from(self.left == 0);
+                bytes = bytes.get(step..).unwrap_or_default();
+                continue;
+            }
+            if let Some(byte) = self.head.get_mut(self.head_len) {
+                *byte = *first;
+            }
+            self.head_len += 1;
+            if self.head.len() <= self.head_len {
+                let [.., high, low] = self.head;
+                let length = usize::from(u16::from_be_bytes([high, low]));
+                (self.head_len, self.left) = (0, length);
+                // Whatever rustls has to say of one that is too long or empty, it says it at once.
+                self.whole += usize::from(length == 0 || RECORD_BYTES + RECORD_MORE_BYTES < length);
+            }
+            bytes = rest;
+        }
+    }
+}
+
+/// A connection, and the records that have come over it.
+struct Counted {
+    inner: TransportAdapter,
+    records: Records,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(into)?;
+        self.records.count(into.get(..count).unwrap_or_default());
+        Ok(count)
+    }
+}
+
+impl Write for Counted {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.inner.write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
 /// No TLS record is longer by much.
 const RECORD_BYTES: usize = 16 << 10;
+/// By this much (RFC 8446, 5.2, and RFC 5246, 6.2.3).
+const RECORD_MORE_BYTES: usize = 2 << 10;
 
 /// The head of an answer must fit into this; API servers send some hundred bytes. So must one line of a request's head, of
 /// which a token is the longest.
@@ -542,6 +615,40 @@ mod tests {
             assert!(buffers.input.len() <= CLEAR_TEXT_BYTES, "it does not grow");
         }
         assert!(used == sent);
+    }
+
+    #[test]
+    fn records_are_counted_however_they_are_cut() {
+        let record =
+            |length: usize| [&[23, 3, 3, (length >> 8) as u8, length as u8][..], &vec![7; length]].concat();
+        let lengths = [1, 300, RECORD_BYTES + 256, 17];
+        let stream = lengths.map(record).concat();
+        for step in [1, 2, 4, 5, 6, 999, 4_096, stream.len()] {
+            let mut records = Records::default();
+            let mut counted = Vec::new();
+            for (number, piece) in stream.chunks(step).enumerate() {
+                let before = records.whole;
+                records.count(piece);
+                counted.extend((before..records.whole).map(|_| number * step + piece.len()));
+            }
+            let ends = lengths.iter().scan(0, |end, length| {
+                *end += 5 + length;
+                Some(*end)
+            });
+            let expected: Vec<usize> =
+                ends.map(|end| (end.div_ceil(step) * step).min(stream.len())).collect();
+            assert_eq!(counted, expected, "in pieces of {step}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_is_looked_at_at_once() {
+        let mut records = Records::default();
+        records.count(b"HTTP/");
+        assert_eq!(records.whole, 1, "its length would be 20,527");
+        let mut records = Records::default();
+        records.count(&[23, 3, 3, 0, 0]);
+        assert_eq!(records.whole, 1, "an empty one");
     }
 
     #[test]
