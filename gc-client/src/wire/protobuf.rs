@@ -316,7 +316,23 @@ impl<R: Read> Decoder<'_, R> {
     }
 
     /// The next field of a message that ends there; `None` at its end.
+    #[inline]
     fn field(&mut self, end: u64) -> Result<Option<(u64, Value)>, WireError> {
+        const SHORT: u8 = 0x80;
+        // Nearly every field is a short text or message, whose tag and length have one byte each and have come.
+        if let [tag, length, ..] = *self.source.buffered()
+            && tag & 7 == 2
+            && tag < SHORT
+            && length < SHORT
+            && 2 + u64::from(length) <= end - self.source.offset()
+        {
+            self.source.consume(2);
+            return Ok(Some((u64::from(tag >> 3), Value::Bytes(u64::from(length)))));
+        }
+        self.any_field(end)
+    }
+
+    fn any_field(&mut self, end: u64) -> Result<Option<(u64, Value)>, WireError> {
         if self.source.offset() == end || (end == OPEN_END && self.source.at_end()?) {
             return Ok(None);
         }
