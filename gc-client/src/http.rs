@@ -10,6 +10,7 @@ use ureq::http;
 use crate::config::{Config, ConfigError};
 use crate::gate::Gate;
 use crate::session::{self, Current, Renew, Session};
+use crate::turn::{Turn, Turns};
 use crate::{Error, Status};
 
 /// The largest body that `send` takes. An object is at most a few megabytes (etcd's limit) and the discovery of a
@@ -153,6 +154,7 @@ struct Inner {
     base: String,
     gate: Gate,
     session: Session,
+    turns: Turns,
     options: Options,
 }
 
@@ -166,7 +168,8 @@ impl Client {
         let gate = Gate::new(options.max_in_flight, options.qps, options.burst);
         let session = Session::new(config, options)?;
         session::warn_of_risks(config);
-        let inner = Inner { base: config.server().to_owned(), gate, session, options: options.clone() };
+        let (base, turns) = (config.server().to_owned(), Turns::new());
+        let inner = Inner { base, gate, session, turns, options: options.clone() };
         Ok(Client { inner: Arc::new(inner) })
     }
 
@@ -305,7 +308,13 @@ impl Client {
     /// Wakes every blocked reader and sender; from now on every call gives [`Error::ShutDown`]. Final.
     pub fn shut_down(&self) {
         self.inner.gate.close();
+        self.inner.turns.close();
         self.inner.session.shut_down();
+    }
+
+    /// Waits until a reader may list, and open its watch.
+    pub(crate) fn turn(&self) -> Result<Turn<'_>, Error> {
+        self.inner.turns.take()
     }
 
     /// Whom this talks to, for errors.

@@ -17,6 +17,7 @@ mod proxy;
 mod secret;
 mod session;
 mod tls;
+mod turn;
 #[doc(hidden)]
 pub mod untrusted;
 mod watch;

@@ -38,6 +38,9 @@ const WATCH_SOCKET_BYTES: (usize, usize) = (4 << 10, 1 << 10);
 /// Few lists are read at a time, and hundreds of megabytes may be in them: whole records of TLS come with one call.
 const LIST_SOCKET_BYTES: (usize, usize) = (32 << 10, 1 << 10);
 
+/// Few lists are read at a time (see [`turn`](crate::turn)), one after the other on these. Each holds 50 KB for good.
+const IDLE_STREAMS_MAX: usize = 4;
+
 /// A head that fills the buffer is known to be too large by this: ureq takes a buffer without room for a connection that
 /// has ended.
 const RESPONSE_HEAD_BYTES_MAX: usize = CLEAR_TEXT_BYTES - 1;
@@ -320,7 +323,12 @@ fn build_agents(
         .max_idle_connections_per_host(in_flight)
         .build();
     // A stream is followed by the next one at once, so a few idle connections are enough.
-    let streams = |bytes| base(bytes).max_idle_connections(4).max_idle_connections_per_host(4).build();
+    let streams = |bytes| {
+        base(bytes)
+            .max_idle_connections(IDLE_STREAMS_MAX)
+            .max_idle_connections_per_host(IDLE_STREAMS_MAX)
+            .build()
+    };
     let is_bare = config.tls.is_plain || proxy.is_some();
     let watch = streams(if is_bare { SOCKET_BYTES } else { WATCH_SOCKET_BYTES });
     let list = streams(if is_bare { SOCKET_BYTES } else { LIST_SOCKET_BYTES });

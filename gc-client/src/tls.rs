@@ -245,6 +245,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
         let mut sock = Counted { inner, records: Records::default() };
         sock.inner.set_timeout(details.timeout);
         conn.complete_io(&mut sock)?;
+        log::trace!("a connection, its TLS handshake: {:?}", conn.handshake_kind());
         let buffers = ClearText::default();
         Ok(Some(Either::B(TlsTransport { buffers, stream: StreamOwned { conn, sock } })))
     }

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use expect_test::{Expect, expect};
 use gc_client::encode::{self, EncodeMeta};
@@ -871,4 +871,51 @@ fn s5_a_list_that_never_ends_is_told_and_begun_anew() {
     expect![[r#"
         ListStarted
         GET /api/v1/pods: cannot read the answer: a list that has no end, or goes in circles: it is begun anew"#]].assert_eq(&told.join("\n"));
+}
+
+/// A server asked for thousands of lists in one moment refuses most of them; and one whose lists hang, as those of kinds
+/// do whose conversion webhook is down, must not keep the other kinds from being listed.
+#[test]
+fn s3_few_lists_are_begun_at_once_and_those_that_hang_hold_up_the_others_for_a_second() {
+    const AT_ONCE: usize = 16;
+    let asked: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let asking = asked.clone();
+    let server = Server::plain(move |seen| {
+        if seen.line.contains("/stuck") {
+            asking.lock().unwrap().push(Instant::now());
+            return Reply::Hang(head(PROTOBUF));
+        }
+        if seen.line.contains("watch=true") { hang(PROTOBUF_WATCH, b"") } else { list(&["a"], "10", "") }
+    });
+    let client = client(&server);
+    let (told, listed) = crossbeam_channel::unbounded();
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let (stop, stopped) = crossbeam_channel::bounded::<()>(0);
+        let read = |resource: String| {
+            let reflector = Reflector::new(client.clone(), ApiResource { resource, ..pods() }, quick());
+            let (stopped, told) = (stopped.clone(), told.clone());
+            scope.spawn(move || {
+                reflector.run(&stopped, &mut |event| {
+                    if let WatchEvent::ListDone { .. } = event {
+                        told.send(()).unwrap();
+                    }
+                    ControlFlow::Continue(())
+                });
+            });
+        };
+        (0..=AT_ONCE).for_each(|n| read(format!("stuck{n}")));
+        while asked.lock().unwrap().len() < AT_ONCE {
+            thread::yield_now();
+        }
+        read("pods".to_owned());
+        listed.recv_timeout(Duration::from_secs(30)).expect("the others are listed all the same");
+        while asked.lock().unwrap().len() <= AT_ONCE {
+            thread::yield_now();
+        }
+        drop(stop);
+        client.shut_down();
+    });
+    let waited = asked.lock().unwrap()[AT_ONCE].duration_since(began);
+    assert!(Duration::from_secs(1) <= waited, "one more after {waited:?}");
 }

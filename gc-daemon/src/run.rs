@@ -252,10 +252,8 @@ impl Loop<'_> {
             debug!("discovery of {group_version} failed, its watches stay as they are: {why}");
         }
         self.ttl.discovered(&discovery);
-        let before: Vec<ApiResource> = self.builder.monitors().iter().map(|m| m.resource.clone()).collect();
         let now = self.shared.now();
         self.builder.discovered(&mut self.shared.state(), now, &discovery, &mut self.out);
-        self.show_kinds(&before);
         self.carry_out();
     }
 
@@ -269,15 +267,8 @@ impl Loop<'_> {
         self.shared.apply(&mut self.out.effects);
         for news in std::mem::take(&mut self.out.news) {
             match news {
-                News::Start(id, resource) => {
-                    if !self.readers.start(id, &resource) {
-                        self.builder.could_not_start(id);
-                    }
-                }
-                News::End(id, resource) => {
-                    info!("{} is no longer served", display(&resource));
-                    self.readers.end(id);
-                }
+                News::Start(id, resource) => self.start(id, &resource),
+                News::End(id, resource) => self.end(id, &resource),
                 News::TooMany(resource) => {
                     warn!("{} is not watched: 65,536 resources are the limit", display(&resource));
                 }
@@ -314,6 +305,27 @@ impl Loop<'_> {
                 News::Collecting(why) => self.start_workers(why),
             }
         }
+    }
+
+    /// Starts a watch, the first of its resource or another in its place; until it has listed, its kind counts as not
+    /// listed. (Of thousands of kinds most stay as they are when discovery answers: nothing is done for each of them.)
+    fn start(&mut self, id: MonitorId, resource: &ApiResource) {
+        let name = display(resource);
+        debug!("{name} is watched, as {}", resource.api_version());
+        self.health.set_kind_listed(&name, false);
+        self.shared.metrics.kind_synced(resource, false);
+        if !self.readers.start(id, resource) {
+            self.builder.could_not_start(id);
+        }
+    }
+
+    fn end(&mut self, id: MonitorId, resource: &ApiResource) {
+        let name = display(resource);
+        info!("{name} is no longer served");
+        self.readers.end(id);
+        self.health.forget_kind(&name);
+        self.shared.metrics.forget_kind(&name);
+        self.complained_of.remove(&name);
     }
 
     fn wait_for_what_is_due(&mut self) {
@@ -357,25 +369,6 @@ impl Loop<'_> {
         self.shared.metrics.kind_synced(&monitor.resource, true);
     }
 
-    /// Brings health, metrics and log up to the watches that there are.
-    fn show_kinds(&mut self, before: &[ApiResource]) {
-        for monitor in self.builder.monitors().iter() {
-            let name = display(&monitor.resource);
-            if !before.contains(&monitor.resource) {
-                debug!("{name} is watched, as {}", monitor.api_version);
-            }
-            self.health.set_kind_listed(&name, monitor.is_synced());
-            self.shared.metrics.kind_synced(&monitor.resource, monitor.is_synced());
-        }
-        for name in before.iter().map(display) {
-            if self.builder.monitors().iter().all(|monitor| display(&monitor.resource) != name) {
-                self.health.forget_kind(&name);
-                self.shared.metrics.forget_kind(&name);
-                self.complained_of.remove(&name);
-            }
-        }
-    }
-
     /// S4.
     fn start_workers(&mut self, why: &str) {
         self.complain_of_missing();
@@ -411,11 +404,8 @@ impl Loop<'_> {
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         let named: Vec<&str> = names.iter().take(NAMED_KINDS_MAX).map(String::as_str).collect();
         warn!("collecting without {}{more}", named.join(", "));
-        let is_unlisted = |name: &String| {
-            self.builder.monitors().iter().any(|m| !m.is_synced() && display(&m.resource) == *name)
-        };
-        let unlisted: Vec<String> = names.into_iter().filter(is_unlisted).collect();
-        self.complained_of.extend(unlisted);
+        let unlisted = self.builder.monitors().iter().filter(|monitor| !monitor.is_synced());
+        self.complained_of.extend(unlisted.map(|monitor| display(&monitor.resource)));
     }
 
     fn spawn(&mut self, name: String, body: fn(&Shared)) {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::http::Stream;
+use crate::turn::Turn;
 use crate::wire::{Format, WatchReader, WireError, read_list, read_list_fields};
 use crate::{ApiResource, Client, Error, Fields, MetaRef};
 use list_watch::{Call, Close, ListWatch, Sink};
@@ -165,13 +166,26 @@ impl Reflector {
     /// The sink is called on this thread. While it does not return, nothing is read: that is how a full channel holds
     /// the server back.
     pub fn run(mut self, stop: &Receiver<()>, sink: &mut dyn FnMut(WatchEvent<'_>) -> ControlFlow<()>) {
+        let client = self.client.clone();
+        // From a list or a probe until the watch that follows it is open: between the two nobody hears what happens.
+        let mut turn = None;
         while !is_stopped(stop) {
             let ControlFlow::Continue(call) = self.list_watch.next_call(sink) else { return };
+            match &call {
+                Call::Wait(_) => turn = None,
+                Call::List { .. } | Call::Watch { .. } if turn.is_some() => {}
+                Call::List { .. } | Call::Watch { .. } => match client.turn() {
+                    Ok(taken) if !is_stopped(stop) => turn = Some(taken),
+                    Ok(_) | Err(_) => return,
+                },
+            }
             let began = Instant::now();
             let carried_out = match &call {
                 Call::Wait(duration) => self.wait(*duration, stop),
                 Call::List { path, accept } => self.list(path, accept, stop, sink),
-                Call::Watch { path, accept, timeout } => self.watch(path, accept, *timeout, stop, sink),
+                Call::Watch { path, accept, timeout } => {
+                    self.watch(path, accept, *timeout, turn.take(), stop, sink)
+                }
             };
             match carried_out {
                 Ok(()) => {}
@@ -219,6 +233,7 @@ impl Reflector {
         path: &str,
         accept: &str,
         timeout: Duration,
+        mut turn: Option<Turn<'_>>,
         stop: &Receiver<()>,
         sink: Sink<'_>,
     ) -> Result<(), Cut> {
@@ -234,6 +249,7 @@ impl Reflector {
             Some(fields) => WatchReader::with_fields(format, patience, fields),
         };
         loop {
+            turn = turn.filter(|_| self.list_watch.is_listing());
             let expects_bookmarks = self.list_watch.expects_bookmarks();
             silence_max.set(if expects_bookmarks { self.options.bookmark_within } else { reading_max });
             match reader.next(|event| self.list_watch.event(event, sink)) {
