@@ -876,7 +876,7 @@ fn s5_a_list_that_never_ends_is_told_and_begun_anew() {
 /// A server asked for thousands of lists in one moment refuses most of them; and one whose lists hang, as those of kinds
 /// do whose conversion webhook is down, must not keep the other kinds from being listed.
 #[test]
-fn s3_few_lists_are_begun_at_once_and_those_that_hang_hold_up_the_others_for_a_second() {
+fn s3_few_lists_are_begun_at_once_and_those_that_hang_hold_up_the_others_for_a_moment() {
     const AT_ONCE: usize = 16;
     let asked: Arc<Mutex<Vec<Instant>>> = Arc::default();
     let asking = asked.clone();
@@ -917,5 +917,5 @@ fn s3_few_lists_are_begun_at_once_and_those_that_hang_hold_up_the_others_for_a_s
         client.shut_down();
     });
     let waited = asked.lock().unwrap()[AT_ONCE].duration_since(began);
-    assert!(Duration::from_secs(1) <= waited, "one more after {waited:?}");
+    assert!(Duration::from_millis(100) <= waited, "one more after {waited:?}");
 }

@@ -120,6 +120,10 @@ impl Default for ReflectorOptions {
 /// reached is kept unless the server says that it has expired. A peer that has died is noticed when its next bookmark
 /// is overdue, or, where it sends none, 30 s after the end of the watch's time.
 ///
+/// Any number of reflectors may share a client. Sixteen of them at a time list and open their watch, and the others wait
+/// for their turn: a server refuses with a 429 what it cannot queue. A turn that lasts longer than a tenth of a second makes
+/// room for the next, so that a resource whose lists hang holds up no other (spec S3).
+///
 /// # Example
 ///
 /// ```no_run
