@@ -128,7 +128,7 @@ pub fn kinds(ground: &mut Ground<'_>, plan: &Plan, results: &mut Results) -> Res
     // once: it must not be on the account of whoever comes first.
     if let Some(who) = plan.contenders().next() {
         plan.say(&format!("{who}: warm-up"));
-        ground.start_quiet(who)?;
+        ground.start(who)?.rest(WATCHING_FOR)?;
     }
     for (who, empty) in empty {
         plan.say(&format!("{who}: {KINDS} kinds"));
