@@ -263,15 +263,20 @@ impl Transport for TlsTransport {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
-        self.stream.sock.inner.set_timeout(timeout);
-        self.stream.write_all(&self.buffers.output()[..amount])?;
-        // rustls drops the error of a write that it tried on the way; a flush reports it.
-        self.stream.flush()?;
-        self.buffers.output = Vec::new();
-        Ok(())
+        self.buffers.written += amount;
+        if self.buffers.written < RECORD_BYTES { Ok(()) } else { self.send(timeout) }
+    }
+
+    /// Whatever is there: there is no answer to what was not sent.
+    fn maybe_await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        if self.buffers.written == 0 && self.buffers.can_use_input() {
+            return Ok(true);
+        }
+        self.await_input(timeout)
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        self.send(timeout)?;
         self.stream.sock.inner.set_timeout(timeout);
         // While there is more of what has been decrypted, the buffer is used again at once: so lists are read.
         if self.stream.conn.wants_read() {
@@ -301,6 +306,21 @@ impl Transport for TlsTransport {
 }
 
 impl TlsTransport {
+    /// Sends what was written. A request's head and its body come separately, and go out together when the answer is
+    /// awaited: one record and one packet for which the server is woken once.
+    fn send(&mut self, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        let written = std::mem::take(&mut self.buffers.written);
+        let output = std::mem::take(&mut self.buffers.output);
+        if written == 0 {
+            return Ok(());
+        }
+        self.stream.sock.inner.set_timeout(timeout);
+        self.stream.write_all(output.get(..written).unwrap_or_default())?;
+        // rustls drops the error of a write that it tried on the way; a flush reports it.
+        self.stream.flush()?;
+        Ok(())
+    }
+
     /// Waits for a record. Left to itself, rustls looks at what it holds after every 4 KB that it takes in, and moves an
     /// unfinished record each time; here it looks when one is whole.
     fn decrypt_what_comes(&mut self) -> io::Result<()> {
@@ -418,6 +438,8 @@ struct ClearText {
     /// Of the input, what is there and not used yet.
     filled: std::ops::Range<usize>,
     output: Vec<u8>,
+    /// How much of the output was written and not sent yet.
+    written: usize,
     /// Whether the last that was asked of the input used any of it: if not, it needs more before it can be used.
     progress: bool,
 }
@@ -444,8 +466,8 @@ impl ClearText {
 
 impl Buffers for ClearText {
     fn output(&mut self) -> &mut [u8] {
-        self.output.resize(CLEAR_TEXT_BYTES, 0);
-        &mut self.output
+        self.output.resize(self.written + CLEAR_TEXT_BYTES, 0);
+        &mut self.output[self.written..]
     }
 
     fn input(&self) -> &[u8] {
@@ -467,9 +489,9 @@ impl Buffers for ClearText {
     }
 
     fn tmp_and_output(&mut self) -> (&mut [u8], &mut [u8]) {
-        self.output.resize(CLEAR_TEXT_BYTES, 0);
+        self.output.resize(self.written + CLEAR_TEXT_BYTES, 0);
         self.make_room(self.filled.len() + CLEAR_TEXT_BYTES);
-        (&mut self.input[self.filled.end..], &mut self.output)
+        (&mut self.input[self.filled.end..], &mut self.output[self.written..])
     }
 
     fn can_use_input(&self) -> bool {

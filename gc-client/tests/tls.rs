@@ -5,13 +5,16 @@
 
 mod support;
 
-use std::io::Read;
+use std::io::{BufRead, Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use expect_test::expect;
-use gc_client::{Client, Config, Error, Options, Request};
+use gc_client::{Client, Config, Error, Method, Options, Request};
+use rustls::{ServerConnection, StreamOwned};
 use support::pki::{Authority, Leaf, der};
 use support::{Reply, Scratch, Server, json};
 
@@ -290,6 +293,42 @@ fn s5_a_long_list_inside_tls_comes_whole_in_records_of_any_length() {
         // The connection of the whole answer served the other one too.
         assert_eq!(server.seen().iter().map(|seen| seen.connection).max(), Some(0));
     }
+}
+
+/// Every deletion is one: sent apart, head and body would be two packets, for which the server is woken twice.
+#[test]
+fn a_request_and_its_body_are_one_record() {
+    let authority = Authority::new("right");
+    let config = Arc::new(authority.server_config(&["127.0.0.1"], None));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let (socket, _) = listener.accept().unwrap();
+        let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), socket);
+        let mut records = Vec::new();
+        for _ in 0..3 {
+            // What is buffered is what was in one record.
+            let record = String::from_utf8(stream.fill_buf().unwrap().to_vec()).unwrap();
+            stream.consume(record.len());
+            let (first, last) = (record.lines().next().unwrap(), record.lines().last().unwrap());
+            records.push(format!("{first} … {last}\n"));
+            stream.write_all(b"HTTP/1.1 200 X\r\nContent-Length: 2\r\n\r\n{}").unwrap();
+        }
+        records.concat()
+    });
+    let scratch = Scratch::new("one-record");
+    let cluster = format!("server: {url}\ncertificate-authority-data: {}", data(&authority.pem()));
+    let client = client(&scratch, &cluster, "token: t");
+    for (method, body) in [(Method::Delete, "{one}"), (Method::Get, ""), (Method::Patch, "{three}")] {
+        let request = Request { method, body: body.as_bytes(), ..Request::get("/x", "a/b") };
+        assert_eq!(client.send(&request).unwrap().code, 200);
+    }
+    expect![[r#"
+        DELETE /x HTTP/1.1 … {one}
+        GET /x HTTP/1.1 … 
+        PATCH /x HTTP/1.1 … {three}
+    "#]]
+    .assert_eq(&server.join().unwrap());
 }
 
 #[test]
