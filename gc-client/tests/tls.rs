@@ -302,7 +302,7 @@ fn a_request_and_its_body_are_one_record() {
     let config = Arc::new(authority.server_config(&["127.0.0.1"], None));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
-    let server = std::thread::spawn(move || {
+    let serve = move || {
         let (socket, _) = listener.accept().unwrap();
         let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), socket);
         let mut records = Vec::new();
@@ -315,7 +315,8 @@ fn a_request_and_its_body_are_one_record() {
             stream.write_all(b"HTTP/1.1 200 X\r\nContent-Length: 2\r\n\r\n{}").unwrap();
         }
         records.concat()
-    });
+    };
+    let server = std::thread::Builder::new().name("server".into()).spawn(serve).unwrap();
     let scratch = Scratch::new("one-record");
     let cluster = format!("server: {url}\ncertificate-authority-data: {}", data(&authority.pem()));
     let client = client(&scratch, &cluster, "token: t");
