@@ -296,6 +296,7 @@ fn build_agents(
         config: tls::client_config(&config.tls, material, places)?,
         server_host: config.server_host.clone(),
         server_name: config.tls.server_name.clone(),
+        keeps_buffers: false,
     };
     let proxy = config.proxy()?;
     let base = |(input_bytes, output_bytes)| {
@@ -333,8 +334,9 @@ fn build_agents(
     let watch = streams(if is_bare { SOCKET_BYTES } else { WATCH_SOCKET_BYTES });
     let list = streams(if is_bare { SOCKET_BYTES } else { LIST_SOCKET_BYTES });
     let probe = base(SOCKET_BYTES).max_idle_connections(1).max_idle_connections_per_host(1).build();
+    let busy = TlsConnector { keeps_buffers: true, ..connector.clone() };
     let agent = |config| tls::agent(config, connector.clone());
-    Ok(Agents { api: agent(api), list: agent(list), watch: agent(watch), probe: agent(probe) })
+    Ok(Agents { api: tls::agent(api, busy), list: agent(list), watch: agent(watch), probe: agent(probe) })
 }
 
 /// Said once for each client: what the configuration allows, but an operator should know.

@@ -209,6 +209,9 @@ pub(crate) struct TlsConnector {
     pub(crate) server_host: String,
     /// The kubeconfig's `tls-server-name`: sent as SNI and expected in the certificate.
     pub(crate) server_name: Option<ServerName<'static>>,
+    /// Whether a connection keeps its buffers while nothing is under way: where there are few, and a request follows the
+    /// other. To take so much memory and give it back again costs two calls of the system each time.
+    pub(crate) keeps_buffers: bool,
 }
 
 impl TlsConnector {
@@ -246,7 +249,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
         sock.inner.set_timeout(details.timeout);
         conn.complete_io(&mut sock)?;
         log::trace!("a connection, its TLS handshake: {:?}", conn.handshake_kind());
-        let buffers = ClearText::default();
+        let buffers = ClearText { keeps: self.keeps_buffers, ..ClearText::default() };
         Ok(Some(Either::B(TlsTransport { buffers, stream: StreamOwned { conn, sock } })))
     }
 }
@@ -310,14 +313,14 @@ impl TlsTransport {
     /// awaited: one record and one packet for which the server is woken once.
     fn send(&mut self, timeout: NextTimeout) -> Result<(), ureq::Error> {
         let written = std::mem::take(&mut self.buffers.written);
-        let output = std::mem::take(&mut self.buffers.output);
         if written == 0 {
             return Ok(());
         }
         self.stream.sock.inner.set_timeout(timeout);
-        self.stream.write_all(output.get(..written).unwrap_or_default())?;
+        self.stream.write_all(self.buffers.output.get(..written).unwrap_or_default())?;
         // rustls drops the error of a write that it tried on the way; a flush reports it.
         self.stream.flush()?;
+        self.buffers.forget_what_was_sent();
         Ok(())
     }
 
@@ -442,13 +445,27 @@ struct ClearText {
     written: usize,
     /// Whether the last that was asked of the input used any of it: if not, it needs more before it can be used.
     progress: bool,
+    /// Whether memory that is not used is kept for what comes next.
+    keeps: bool,
 }
 
 impl ClearText {
     fn forget_what_was_consumed(&mut self) {
         if self.filled.is_empty() {
             self.filled = 0..0;
-            self.input = Vec::new();
+            if !self.keeps || CLEAR_TEXT_BYTES < self.input.len() {
+                self.input = Vec::new();
+            }
+        }
+    }
+
+    fn forget_what_was_sent(&mut self) {
+        if self.keeps {
+            // Bodies of several pieces have made it larger.
+            self.output.truncate(CLEAR_TEXT_BYTES);
+            self.output.shrink_to_fit();
+        } else {
+            self.output = Vec::new();
         }
     }
 
@@ -687,6 +704,23 @@ mod tests {
         buffers.input_consume(1);
         buffers.forget_what_was_consumed();
         assert_eq!(buffers.input.capacity(), 0);
+    }
+
+    #[test]
+    fn a_connection_that_keeps_its_buffers_keeps_no_more_than_one_request_needs() {
+        let mut buffers = ClearText { keeps: true, ..ClearText::default() };
+        for _ in 0..3 {
+            buffers.output()[..1].copy_from_slice(b"x");
+            buffers.written += CLEAR_TEXT_BYTES;
+        }
+        buffers.make_room(3 * CLEAR_TEXT_BYTES);
+        buffers.written = 0;
+        buffers.forget_what_was_sent();
+        buffers.forget_what_was_consumed();
+        assert_eq!((buffers.output.capacity(), buffers.input.capacity()), (CLEAR_TEXT_BYTES, 0));
+        buffers.make_room(CLEAR_TEXT_BYTES);
+        buffers.forget_what_was_consumed();
+        assert_eq!(buffers.input.len(), CLEAR_TEXT_BYTES);
     }
 
     #[test]
