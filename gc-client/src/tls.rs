@@ -270,14 +270,6 @@ impl Transport for TlsTransport {
         if self.buffers.written < RECORD_BYTES { Ok(()) } else { self.send(timeout) }
     }
 
-    /// Whatever is there: there is no answer to what was not sent.
-    fn maybe_await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
-        if self.buffers.written == 0 && self.buffers.can_use_input() {
-            return Ok(true);
-        }
-        self.await_input(timeout)
-    }
-
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         self.send(timeout)?;
         self.stream.sock.inner.set_timeout(timeout);
@@ -300,7 +292,10 @@ impl Transport for TlsTransport {
     }
 
     fn is_open(&mut self) -> bool {
-        self.stream.sock.inner.get_mut().is_open()
+        // What has come without being asked for would be taken for the answer to what is asked next.
+        let is_quiet = self.stream.conn.wants_read() && self.buffers.filled.is_empty();
+        let transport = self.stream.sock.inner.get_mut();
+        is_quiet && transport.buffers().input().is_empty() && transport.is_open()
     }
 
     fn is_tls(&self) -> bool {
@@ -461,11 +456,19 @@ impl ClearText {
 
     fn forget_what_was_sent(&mut self) {
         if self.keeps {
-            // Bodies of several pieces have made it larger.
-            self.output.truncate(CLEAR_TEXT_BYTES);
-            self.output.shrink_to_fit();
+            // Head and body; bodies of more pieces have made it larger.
+            self.output.truncate(2 * CLEAR_TEXT_BYTES);
+            self.output.shrink_to(2 * CLEAR_TEXT_BYTES);
         } else {
             self.output = Vec::new();
+        }
+    }
+
+    /// Behind what was written.
+    fn make_room_for_output(&mut self) {
+        let bytes = self.written + CLEAR_TEXT_BYTES;
+        if self.output.len() < bytes {
+            self.output.resize(bytes, 0);
         }
     }
 
@@ -483,7 +486,7 @@ impl ClearText {
 
 impl Buffers for ClearText {
     fn output(&mut self) -> &mut [u8] {
-        self.output.resize(self.written + CLEAR_TEXT_BYTES, 0);
+        self.make_room_for_output();
         &mut self.output[self.written..]
     }
 
@@ -506,13 +509,14 @@ impl Buffers for ClearText {
     }
 
     fn tmp_and_output(&mut self) -> (&mut [u8], &mut [u8]) {
-        self.output.resize(self.written + CLEAR_TEXT_BYTES, 0);
+        self.make_room_for_output();
         self.make_room(self.filled.len() + CLEAR_TEXT_BYTES);
         (&mut self.input[self.filled.end..], &mut self.output[self.written..])
     }
 
     fn can_use_input(&self) -> bool {
-        self.progress && !self.filled.is_empty()
+        // There is no answer to what was not sent.
+        self.written == 0 && self.progress && !self.filled.is_empty()
     }
 }
 
@@ -717,7 +721,7 @@ mod tests {
         buffers.written = 0;
         buffers.forget_what_was_sent();
         buffers.forget_what_was_consumed();
-        assert_eq!((buffers.output.capacity(), buffers.input.capacity()), (CLEAR_TEXT_BYTES, 0));
+        assert_eq!((buffers.output.capacity(), buffers.input.capacity()), (2 * CLEAR_TEXT_BYTES, 0));
         buffers.make_room(CLEAR_TEXT_BYTES);
         buffers.forget_what_was_consumed();
         assert_eq!(buffers.input.len(), CLEAR_TEXT_BYTES);

@@ -145,6 +145,11 @@ mod tests {
         let held = turns.take().unwrap();
         thread::scope(|scope| {
             let waiting: Vec<_> = (0..3).map(|_| scope.spawn(|| turns.take().map(drop))).collect();
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while turns.entrance.try_lock().is_ok() {
+                assert!(Instant::now() < deadline, "one of them waits for the turn");
+                thread::yield_now();
+            }
             turns.close();
             for waiting in waiting {
                 assert_eq!(waiting.join().unwrap(), Err(Error::ShutDown));

@@ -125,8 +125,8 @@ fn r7_brackets_without_end() {
     check(
         || raw(JSON, &vec![b'['; 1 << 20]),
         &expect![[r#"
-            list: cannot read the answer: JSON: expected a list, found a list (after 0 bytes)
-            watch: cannot read the answer: JSON: expected a watch event, found a list (after 0 bytes)
+            list: cannot read the answer: JSON: expected a list, found an array (after 0 bytes)
+            watch: cannot read the answer: JSON: expected a watch event, found an array (after 0 bytes)
         "#]],
     );
 }

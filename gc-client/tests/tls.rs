@@ -332,6 +332,38 @@ fn a_request_and_its_body_are_one_record() {
     .assert_eq(&server.join().unwrap());
 }
 
+/// It would be taken for the answer to the next request, and each answer after it for another one.
+#[test]
+fn d16_an_answer_that_nobody_asked_for_answers_no_other_request() {
+    let authority = Authority::new("right");
+    let config = Arc::new(authority.server_config(&["127.0.0.1"], None));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let serve = move || {
+        // They stay open.
+        let mut streams = Vec::new();
+        for answers in [&["first", "surplus"][..], &["second"]] {
+            let (socket, _) = listener.accept().unwrap();
+            let mut stream = StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), socket);
+            let asked = stream.fill_buf().unwrap().len();
+            stream.consume(asked);
+            for answer in answers {
+                let body = format!("{{\"gitVersion\":\"{answer}\"}}");
+                let head = format!("HTTP/1.1 200 X\r\nContent-Length: {}\r\n\r\n", body.len());
+                // A record each, all in one packet.
+                stream.conn.writer().write_all(format!("{head}{body}").as_bytes()).unwrap();
+            }
+            stream.flush().unwrap();
+            streams.push(stream);
+        }
+    };
+    std::thread::Builder::new().name("server".into()).spawn(serve).unwrap();
+    let scratch = Scratch::new("surplus");
+    let cluster = format!("server: {url}\ncertificate-authority-data: {}", data(&authority.pem()));
+    let client = client(&scratch, &cluster, "token: t");
+    assert_eq!([(); 2].map(|()| client.server_version().unwrap()), ["first", "second"]);
+}
+
 #[test]
 fn r7_a_plain_port_that_is_taken_for_tls_is_named() {
     let server = Server::plain(version);

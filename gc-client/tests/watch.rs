@@ -905,12 +905,15 @@ fn s3_few_lists_are_begun_at_once_and_those_that_hang_hold_up_the_others_for_a_m
             });
         };
         (0..=AT_ONCE).for_each(|n| read(format!("stuck{n}")));
+        let deadline = Instant::now() + Duration::from_secs(30);
         while asked.lock().unwrap().len() < AT_ONCE {
+            assert!(Instant::now() < deadline, "so many are asked for at once");
             thread::yield_now();
         }
         read("pods".to_owned());
         listed.recv_timeout(Duration::from_secs(30)).expect("the others are listed all the same");
         while asked.lock().unwrap().len() <= AT_ONCE {
+            assert!(Instant::now() < deadline, "and then another");
             thread::yield_now();
         }
         drop(stop);

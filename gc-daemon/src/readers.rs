@@ -182,9 +182,11 @@ struct Hand {
 impl Hand {
     fn take(&mut self, event: &WatchEvent<'_>) -> ControlFlow<()> {
         let WatchEvent::Listed(meta) = event else {
+            // Now, not when what is held has been handed in, which may take long: what this proves was so by now.
+            let at = Instant::now();
             let held = std::mem::take(&mut self.held);
             self.hand_in(held)?;
-            return self.send(Instant::now(), Change::from(event));
+            return self.send(at, Change::from(event));
         };
         if self.held.is_empty() {
             self.at = Instant::now();
@@ -204,5 +206,64 @@ impl Hand {
 
     fn send(&self, at: Instant, change: Change) -> ControlFlow<()> {
         self.changes.send(Received { at, monitor: self.monitor, change })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gc_builder::{GraphBuilder, News, Options, Out};
+    use gc_client::{Discovery, MetaRef};
+    use gc_core::State;
+
+    use super::*;
+
+    fn monitor() -> MonitorId {
+        let resource = ApiResource {
+            group: String::new(),
+            version: "v1".into(),
+            resource: "configmaps".into(),
+            kind: "ConfigMap".into(),
+            namespaced: true,
+            preferred: true,
+            can_delete: true,
+            can_list: true,
+            can_watch: true,
+        };
+        let (mut state, mut out) = (State::new(gc_core::Options::default()), Out::default());
+        let answer = Discovery { resources: vec![resource], ..Discovery::default() };
+        GraphBuilder::new(Options::default()).discovered(&mut state, Duration::ZERO, &answer, &mut out);
+        out.news.iter().find_map(|news| if let News::Start(id, _) = news { Some(*id) } else { None }).unwrap()
+    }
+
+    /// The graph may be busy, and this process stopped, while a reader waits to hand in what it holds.
+    #[test]
+    fn s7_what_waits_for_what_came_before_it_is_as_old_as_when_it_was_heard() {
+        let (sender, receiver) = bounded(0);
+        let total = Arc::new(AtomicU64::new(0));
+        let changes = Changes { sender, total: total.clone() };
+        let (_, spares) = bounded(0);
+        let mut hand =
+            Hand { changes, spares, monitor: monitor(), at: Instant::now(), held: MetaBatch::default() };
+        let meta = MetaRef { name: "held", ..MetaRef::default() };
+        assert!(hand.take(&WatchEvent::Listed(meta)).is_continue());
+        let listed = std::thread::Builder::new().name("reader".into()).spawn(move || {
+            assert!(hand.take(&WatchEvent::ListDone { resource_version: "7" }).is_continue());
+        });
+        // It is counted right before it waits for the graph.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while total.load(Ordering::Relaxed) == 0 {
+            assert!(Instant::now() < deadline, "what is held is handed in first");
+            std::thread::yield_now();
+        }
+        let goes_on = Instant::now();
+        let received = [(); 2].map(|()| receiver.recv().unwrap());
+        assert!(
+            matches!(received[0].change, Change::Seen(_))
+                && matches!(received[1].change, Change::ListDone(_))
+        );
+        assert!(received.iter().all(|received| received.at <= goes_on));
+        listed.unwrap().join().unwrap();
     }
 }

@@ -170,7 +170,7 @@
 //! items that are added again and again before they are handed out: each add looks whether its item is there already, and
 //! reads the clock only if not. With metrics half of an item's time is the clock, which is read three times: when it is
 //! added, handed out, and done. Threads that find the lock taken wait for longer each time, so that many of them together
-//! take hardly more time for an item than one alone.
+//! take a quarter more time for an item than one alone.
 //!
 //! # Where this is not client-go
 //!

@@ -455,11 +455,11 @@ impl<T: Eq + Hash + Clone> Queue<T> {
     #[cold]
     fn lock_taken(&self) -> MutexGuard<'_, State<T>> {
         let begun = Instant::now();
-        for turns in (1..=TRIES).map(|again| 1 << again) {
+        'tries: for turns in (1..=TRIES).map(|again| 1 << again) {
             for _ in 0..turns {
                 std::thread::yield_now();
                 if begun.elapsed() >= LONGEST_WAIT {
-                    break;
+                    break 'tries;
                 }
             }
             if let Some(state) = self.try_lock() {

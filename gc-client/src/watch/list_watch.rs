@@ -174,6 +174,11 @@ impl ListWatch {
         ControlFlow::Continue(())
     }
 
+    /// Whether the next watch gives the present state first.
+    pub fn streams_list(&self) -> bool {
+        self.plan.streams_list()
+    }
+
     /// The head of a watch's answer is here.
     pub fn opened(&mut self, sink: Sink<'_>) -> ControlFlow<()> {
         let is_listing = self.plan.streams_list();

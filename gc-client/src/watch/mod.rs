@@ -178,6 +178,8 @@ impl Reflector {
             match &call {
                 Call::Wait(_) => turn = None,
                 Call::List { .. } | Call::Watch { .. } if turn.is_some() => {}
+                // A watch that ended in its time goes on at once: while it waited, nobody would hear what happens.
+                Call::Watch { .. } if !self.list_watch.streams_list() => {}
                 Call::List { .. } | Call::Watch { .. } => match client.turn() {
                     Ok(taken) if !is_stopped(stop) => turn = Some(taken),
                     Ok(_) | Err(_) => return,

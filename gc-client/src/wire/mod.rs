@@ -4,9 +4,10 @@
 //! `status` are passed over while they arrive, so that an object of 300 MB costs no more memory than one of 300
 //! bytes. Metadata-only answers and full objects are read alike.
 //!
-//! No input makes these functions panic, and none makes them hold more than [`KEPT_LIMIT`]. A document that ends
-//! early, that holds something after its end, or that is no list where a list was asked for, is an error: a list that
-//! is believed although half of it is missing would look like a thousand deletions.
+//! No input makes these functions panic, and none makes them hold more than twice [`KEPT_LIMIT`], for
+//! a list and for one of its objects, and the fields that are wanted. A document that ends early, that holds something
+//! after its end, or that is no list where a list was asked for, is an error: a list that is believed although half of
+//! it is missing would look like a thousand deletions.
 //!
 //! For the same reason a list is read more strictly than an object. Fields and keys that are not known are passed over
 //! in the metadata, since newer servers add some. But every list of the API has metadata and items and nothing else,

@@ -12,6 +12,8 @@ use super::WireError;
 use super::json::Parser;
 use crate::fields::{FIELD_BYTES_MAX, FIELD_DEPTH_MAX, Field, Fields};
 
+/// The most bytes of JSON that are copied for one field: a byte of text takes six of them at most, as `\u003c`.
+const JSON_BYTES_MAX: usize = 6 * FIELD_BYTES_MAX;
 /// What each value counts for besides its text.
 const VALUE_BYTES: usize = 64;
 /// What each object counts for: serde_json makes room for eleven entries with the first one.
@@ -68,7 +70,7 @@ impl Place<'_> {
     pub(super) fn take<R: Read>(mut self, json: &mut Parser<'_, R>) -> Result<(), WireError> {
         self.forget();
         if self.projected.fields.is_wanted(self.node) {
-            let found = json.copy(FIELD_BYTES_MAX)?.map_or(Ok(Field::TooLarge), |copy| value(&copy));
+            let found = json.copy(JSON_BYTES_MAX)?.map_or(Ok(Field::TooLarge), |copy| value(&copy));
             self.set(&found.map_err(|error| json.malformed(error.to_string()))?);
             return Ok(());
         }

@@ -452,7 +452,7 @@ impl<'s, R: Read> Parser<'s, R> {
         let found = match found {
             b'"' => "a string".to_owned(),
             b'{' => "an object".to_owned(),
-            b'[' => "a list".to_owned(),
+            b'[' => "an array".to_owned(),
             b'-' | b'0'..=b'9' => "a number".to_owned(),
             b't' | b'f' => "a boolean".to_owned(),
             b'n' => "null".to_owned(),
