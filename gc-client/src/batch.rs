@@ -187,59 +187,19 @@ pub(crate) fn append(text: &mut Vec<u8>, piece: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meta::{ObjectMeta, OwnerReference};
+    use crate::arbitrary;
+    use crate::meta::ObjectMeta;
     use proptest::prelude::*;
 
-    fn text() -> impl Strategy<Value = String> {
-        "\\PC{0,40}|\\PC{100,300}"
-    }
-
-    fn owner() -> impl Strategy<Value = OwnerReference> {
-        let flag = || proptest::option::of(any::<bool>());
-        (text(), text(), text(), text(), flag(), flag()).prop_map(
-            |(api_version, kind, name, uid, controller, block_owner_deletion)| OwnerReference {
-                api_version,
-                kind,
-                name,
-                uid,
-                controller,
-                block_owner_deletion,
-            },
-        )
-    }
-
     fn object() -> impl Strategy<Value = ObjectMeta> {
-        let lists = (prop::collection::vec(text(), 0..3), prop::collection::vec(owner(), 0..3));
-        (text(), text(), text(), text(), any::<bool>(), lists).prop_map(
-            |(name, namespace, uid, resource_version, being_deleted, (finalizers, owner_references))| {
-                ObjectMeta {
-                    name,
-                    namespace,
-                    uid,
-                    resource_version,
-                    being_deleted,
-                    finalizers,
-                    owner_references,
-                }
-            },
-        )
-    }
-
-    fn lend(owner: &OwnerReference) -> OwnerReferenceRef<'_> {
-        OwnerReferenceRef {
-            api_version: &owner.api_version,
-            kind: &owner.kind,
-            name: &owner.name,
-            uid: &owner.uid,
-            controller: owner.controller,
-            block_owner_deletion: owner.block_owner_deletion,
-        }
+        arbitrary::object(&"\\PC{0,40}|\\PC{100,300}".boxed())
     }
 
     /// As a decoder would lend it.
     fn push(batch: &mut MetaBatch, object: &ObjectMeta) {
         let finalizers: Vec<&str> = object.finalizers.iter().map(String::as_str).collect();
-        let owner_references: Vec<OwnerReferenceRef<'_>> = object.owner_references.iter().map(lend).collect();
+        let owner_references: Vec<OwnerReferenceRef<'_>> =
+            object.owner_references.iter().map(arbitrary::lend).collect();
         batch.push(&MetaRef {
             name: &object.name,
             namespace: &object.namespace,

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod api;
+#[cfg(test)]
+mod arbitrary;
 mod auth;
 mod batch;
 mod config;

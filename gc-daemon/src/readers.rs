@@ -216,23 +216,13 @@ mod tests {
     use gc_builder::{GraphBuilder, News, Options, Out};
     use gc_client::{Discovery, MetaRef};
     use gc_core::State;
+    use gc_tests::experiment::config_maps;
 
     use super::*;
 
     fn monitor() -> MonitorId {
-        let resource = ApiResource {
-            group: String::new(),
-            version: "v1".into(),
-            resource: "configmaps".into(),
-            kind: "ConfigMap".into(),
-            namespaced: true,
-            preferred: true,
-            can_delete: true,
-            can_list: true,
-            can_watch: true,
-        };
         let (mut state, mut out) = (State::new(gc_core::Options::default()), Out::default());
-        let answer = Discovery { resources: vec![resource], ..Discovery::default() };
+        let answer = Discovery { resources: vec![config_maps()], ..Discovery::default() };
         GraphBuilder::new(Options::default()).discovered(&mut state, Duration::ZERO, &answer, &mut out);
         out.news.iter().find_map(|news| if let News::Start(id, _) = news { Some(*id) } else { None }).unwrap()
     }

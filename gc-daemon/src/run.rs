@@ -158,11 +158,10 @@ impl Applied {
     /// So many changes that came together.
     fn note(&mut self, count: usize, waited: Duration, worked: Duration) {
         let each = worked / u32::try_from(count).unwrap_or(u32::MAX).max(1);
-        for _ in 0..count {
-            self.queue_duration.observe(waited);
-            self.work_duration.observe(each);
-        }
-        self.total += count as u64;
+        let count = count as u64;
+        self.queue_duration.observe(waited, count);
+        self.work_duration.observe(each, count);
+        self.total += count;
     }
 }
 

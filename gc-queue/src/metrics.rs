@@ -69,16 +69,20 @@ impl Histogram {
         to_seconds(self.sum_ns)
     }
 
-    /// Counts one more observation, for what is measured like a queue without being one.
-    pub fn observe(&mut self, duration: Duration) {
-        self.observe_nanos(to_nanos(duration));
+    /// Counts so many more observations of the same, for what is measured like a queue without being one.
+    pub fn observe(&mut self, duration: Duration, count: u64) {
+        self.add(to_nanos(duration), count);
     }
 
     pub(crate) fn observe_nanos(&mut self, nanos: Nanos) {
+        self.add(nanos, 1);
+    }
+
+    fn add(&mut self, nanos: Nanos, count: u64) {
         // The bounds are 10^(bucket + 1) nanoseconds, inclusive: 10 belongs to bucket 0, 11 to bucket 1.
         let digits = nanos.saturating_sub(1).checked_ilog10().unwrap_or(0) as usize;
-        self.counts[digits.min(Self::BOUNDS_SECONDS.len())] += 1;
-        self.sum_ns += u128::from(nanos);
+        self.counts[digits.min(Self::BOUNDS_SECONDS.len())] += count;
+        self.sum_ns += u128::from(nanos) * u128::from(count);
     }
 }
 
@@ -112,7 +116,7 @@ mod tests {
     fn q3_the_sum_is_in_seconds() {
         let mut histogram = Histogram::default();
         histogram.observe_nanos(1_500_000_000);
-        histogram.observe(Duration::from_millis(500));
-        assert_eq!((histogram.count(), histogram.sum_seconds()), (2, 2.0));
+        histogram.observe(Duration::from_millis(500), 3);
+        assert_eq!((histogram.count(), histogram.sum_seconds()), (4, 3.0));
     }
 }

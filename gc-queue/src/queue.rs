@@ -106,8 +106,8 @@ enum LastStep {
 /// How often a thread that has found the lock taken tries again before it goes to sleep for it. Before each try it lets
 /// others run twice as often as before the last, so that the threads that wait do not take turns with the one that works:
 /// each turn moves what the lock guards from one processor to another, which costs more than all the rest. With 20 threads
-/// on two processors an item costs half of what it costs when each wait is as short as the first, and no more than in a
-/// single thread; a sleep, with the wake-up that somebody else has to pay for, costs more than either.
+/// on two processors an item costs half of what it costs when each wait is as short as the first, and a quarter more than
+/// in a single thread; a sleep, with the wake-up that somebody else has to pay for, costs more than either.
 const TRIES: u32 = 4;
 
 /// The longest time of these waits together. Whoever holds the lock needs some 50 nanoseconds more, so it is reached only

@@ -292,7 +292,8 @@ fn describe(object: Option<&ObjectMeta>) -> String {
     )
 }
 
-fn config_maps() -> ApiResource {
+/// ConfigMaps, as discovery gives them.
+pub fn config_maps() -> ApiResource {
     ApiResource {
         group: String::new(),
         version: "v1".into(),

@@ -175,15 +175,13 @@ impl Reflector {
         let mut turn = None;
         while !is_stopped(stop) {
             let ControlFlow::Continue(call) = self.list_watch.next_call(sink) else { return };
-            match &call {
-                Call::Wait(_) => turn = None,
-                Call::List { .. } | Call::Watch { .. } if turn.is_some() => {}
-                // A watch that ended in its time goes on at once: while it waited, nobody would hear what happens.
-                Call::Watch { .. } if !self.list_watch.streams_list() => {}
-                Call::List { .. } | Call::Watch { .. } => match client.turn() {
+            if matches!(call, Call::Wait(_)) {
+                turn = None;
+            } else if turn.is_none() && takes_turn(&call, self.list_watch.streams_list()) {
+                match client.turn() {
                     Ok(taken) if !is_stopped(stop) => turn = Some(taken),
                     Ok(_) | Err(_) => return,
-                },
+                }
             }
             let began = Instant::now();
             let carried_out = match &call {
@@ -299,6 +297,31 @@ impl Reflector {
     }
 }
 
+/// Whether it is begun only when it is its turn. A watch that follows another does not wait: meanwhile nobody would hear what
+/// happens.
+fn takes_turn(call: &Call, streams_list: bool) -> bool {
+    match call {
+        Call::List { .. } => true,
+        Call::Watch { .. } => streams_list,
+        Call::Wait(_) => false,
+    }
+}
+
 fn or_stop(told: ControlFlow<()>) -> Result<(), Cut> {
     if told.is_break() { Err(Cut::Stop) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s7_lists_and_probes_wait_for_their_turn_and_watches_that_go_on_do_not() {
+        let (path, accept) = (String::new(), "");
+        let list = Call::List { path: path.clone(), accept };
+        let watch = Call::Watch { path, accept, timeout: Duration::ZERO };
+        let wait = Call::Wait(Duration::ZERO);
+        assert_eq!([&list, &watch, &wait].map(|call| takes_turn(call, false)), [true, false, false]);
+        assert_eq!([&list, &watch, &wait].map(|call| takes_turn(call, true)), [true, true, false]);
+    }
 }

@@ -117,11 +117,7 @@ fn read_document<R: Read>(
 
 fn read_items<R: Read>(json: &mut Parser<'_, R>, items: &mut Items<'_>) -> Result<(), WireError> {
     items.found = true;
-    if json.null()? {
-        return Ok(());
-    }
-    let mut inside = json.list("a list of objects")?;
-    while json.element(&mut inside)? {
+    json.each("a list of objects", |json| {
         json.begin_object();
         items.item.clear();
         let place = items.projected.as_deref_mut().map(|projected| {
@@ -133,11 +129,11 @@ fn read_items<R: Read>(json: &mut Parser<'_, R>, items: &mut Items<'_>) -> Resul
             return Err(json.malformed(NO_METADATA));
         }
         let fields = items.projected.as_deref().map(Projected::values).unwrap_or_default();
-        if items.item.lend(json.offset(), fields, &mut *items.sink)?.is_break() {
-            return Err(WireError::Stopped);
+        match items.item.lend(json.offset(), fields, &mut *items.sink)? {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(WireError::Stopped),
         }
-    }
-    Ok(())
+    })
 }
 
 /// Metadata of an object or of a list: their keys do not collide.
@@ -197,27 +193,17 @@ fn read_annotations<R: Read>(
 }
 
 fn read_finalizers<R: Read>(json: &mut Parser<'_, R>, kept: &mut Kept) -> Result<(), WireError> {
-    if json.null()? {
-        return Ok(());
-    }
-    let mut inside = json.list("a list of finalizers")?;
-    while json.element(&mut inside)? {
+    json.each("a list of finalizers", |json| {
         let finalizer = read_text(json, kept)?;
-        kept.push_finalizer(finalizer).map_err(|_| json.malformed(OVER_LIMIT))?;
-    }
-    Ok(())
+        kept.push_finalizer(finalizer).map_err(|_| json.malformed(OVER_LIMIT))
+    })
 }
 
 fn read_owner_references<R: Read>(json: &mut Parser<'_, R>, kept: &mut Kept) -> Result<(), WireError> {
-    if json.null()? {
-        return Ok(());
-    }
-    let mut inside = json.list("a list of owner references")?;
-    while json.element(&mut inside)? {
+    json.each("a list of owner references", |json| {
         let owner = read_owner_reference(json, kept)?;
-        kept.push_owner(owner).map_err(|_| json.malformed(OVER_LIMIT))?;
-    }
-    Ok(())
+        kept.push_owner(owner).map_err(|_| json.malformed(OVER_LIMIT))
+    })
 }
 
 fn read_owner_reference<R: Read>(json: &mut Parser<'_, R>, kept: &mut Kept) -> Result<OwnerSpans, WireError> {

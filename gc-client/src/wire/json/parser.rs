@@ -29,7 +29,7 @@ pub(in crate::wire) struct Parser<'s, R> {
     copy: Option<Copy>,
 }
 
-/// An object or a list that the caller is inside of.
+/// An object that the caller is inside of, or a list.
 #[derive(Debug)]
 pub(in crate::wire) struct Inside {
     is_first: bool,
@@ -117,9 +117,20 @@ impl<'s, R: Read> Parser<'s, R> {
         self.enter(b'{', what)
     }
 
-    /// Goes into a list.
-    pub(super) fn list(&mut self, what: &str) -> Result<Inside, WireError> {
-        self.enter(b'[', what)
+    /// Calls before each value of a list, which the call reads; null is an empty one.
+    pub(super) fn each(
+        &mut self,
+        what: &str,
+        mut read: impl FnMut(&mut Self) -> Result<(), WireError>,
+    ) -> Result<(), WireError> {
+        if self.null()? {
+            return Ok(());
+        }
+        let mut inside = self.enter(b'[', what)?;
+        while self.goes_on(&mut inside, b']')? {
+            read(self)?;
+        }
+        Ok(())
     }
 
     /// Goes on to the next value of an object, past its key. False at the end of the object, which is passed over.
@@ -146,11 +157,6 @@ impl<'s, R: Read> Parser<'s, R> {
         Ok(true)
     }
 
-    /// Goes on to the next value of a list. False at the end of the list, which is passed over.
-    pub(super) fn element(&mut self, inside: &mut Inside) -> Result<bool, WireError> {
-        self.goes_on(inside, b']')
-    }
-
     /// The key of the value that comes next; empty for one that is too long.
     pub(in crate::wire) fn key(&self) -> &str {
         &self.key
@@ -162,6 +168,18 @@ impl<'s, R: Read> Parser<'s, R> {
         mut sink: impl FnMut(&[u8]) -> Result<(), WireError>,
     ) -> Result<(), WireError> {
         self.take(b'"')?;
+        while !self.plain_text(&mut sink)? {
+            let meant = self.escaped()?;
+            sink(meant.encode_utf8(&mut [0; 4]).as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Goes on in a string: true at its end, which is passed over, and false at a backslash.
+    fn plain_text(
+        &mut self,
+        mut sink: impl FnMut(&[u8]) -> Result<(), WireError>,
+    ) -> Result<bool, WireError> {
         loop {
             let bytes = self.available()?;
             let plain = plain_length(bytes);
@@ -174,12 +192,9 @@ impl<'s, R: Read> Parser<'s, R> {
                 None => {}
                 Some(b'"') => {
                     self.advance(1);
-                    return Ok(());
+                    return Ok(true);
                 }
-                Some(b'\\') => {
-                    let meant = self.escaped()?;
-                    sink(meant.encode_utf8(&mut [0; 4]).as_bytes())?;
-                }
+                Some(b'\\') => return Ok(false),
                 Some(_) => return Err(self.malformed("a string with a control character")),
             }
         }
@@ -272,21 +287,10 @@ impl<'s, R: Read> Parser<'s, R> {
 
     fn pass_string(&mut self) -> Result<(), WireError> {
         self.advance(1);
-        loop {
-            let bytes = self.available()?;
-            let plain = plain_length(bytes);
-            let end = bytes.get(plain).copied();
-            self.advance(plain);
-            match end {
-                None => {}
-                Some(b'"') => {
-                    self.advance(1);
-                    return Ok(());
-                }
-                Some(b'\\') => self.pass_escape()?,
-                Some(_) => return Err(self.malformed("a string with a control character")),
-            }
+        while !self.plain_text(|_| Ok(()))? {
+            self.pass_escape()?;
         }
+        Ok(())
     }
 
     /// Half a surrogate pair means nothing, and does no harm where it is not wanted.
