@@ -114,7 +114,7 @@ fn r7_a_line_without_end() {
     check(
         endless,
         &expect![[r#"
-            list: cannot read the answer: an object of more bytes than any server sends (after 67113933 bytes)
+            list: cannot read the answer: an object of more bytes than any server sends (after 67108864 bytes)
             watch: cannot read the answer: JSON: an object with more metadata than any server stores (after 45 bytes)
         "#]],
     );

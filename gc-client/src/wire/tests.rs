@@ -467,13 +467,13 @@ fn an_endless_line_ends_with_an_error() {
         Format::Json,
         br#"{"type":"ADDED","object":{"spec":""#,
         b'x',
-        expect!["an object of more bytes than any server sends (after 67108898 bytes)"],
+        expect!["an object of more bytes than any server sends (after 67108864 bytes)"],
     );
     check(
         Format::Json,
         br#"{"type":"ADDED","object":{""#,
         b'x',
-        expect!["an object of more bytes than any server sends (after 67108891 bytes)"],
+        expect!["an object of more bytes than any server sends (after 67108864 bytes)"],
     );
     check(
         Format::Json,

@@ -437,7 +437,9 @@ impl<'s, R: Read> Parser<'s, R> {
     fn available(&mut self) -> Result<&[u8], WireError> {
         if self.source.buffered().is_empty() {
             if self.source.offset() >= self.object_ends_by {
-                return Err(self.source.malformed("an object of more bytes than any server sends"));
+                // Where it is noticed depends on how the bytes came.
+                let what = "an object of more bytes than any server sends";
+                return Err(WireError::malformed(self.object_ends_by, what));
             }
             self.source.fill()?;
         }
