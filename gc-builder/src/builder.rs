@@ -48,6 +48,8 @@ pub struct GraphBuilder {
     phase: Phase,
     is_discovered: bool,
     first_lists_due: Option<Duration>,
+    /// Since when no watch has had a word of any server.
+    silent_since: Option<Duration>,
     #[cfg(feature = "mistakes")]
     mistake: Option<Mistake>,
 }
@@ -60,6 +62,7 @@ impl GraphBuilder {
             phase: Phase::Starting,
             is_discovered: false,
             first_lists_due: None,
+            silent_since: None,
             #[cfg(feature = "mistakes")]
             mistake: options.mistake,
         }
@@ -96,8 +99,20 @@ impl GraphBuilder {
     /// ended watch still had under way is void: its objects may be unserved by now.
     pub fn seen(&mut self, state: &mut State, now: Duration, heard_at: Duration, seen: &Seen, out: &mut Out) {
         state.tell_heard(heard_at);
+        self.hear_server(now, heard_at, seen);
         self.change(state, now, seen, out);
         state.tell_time(now);
+    }
+
+    /// The first word of a server since none was found: the other watches find it within the longest back-off, which is as
+    /// long as this. Without one, time is not up, even where not every watch is lost: a connection may be dead and not know.
+    fn hear_server(&mut self, now: Duration, heard_at: Duration, seen: &Seen) {
+        let is_word =
+            !matches!(seen.change, Change::Failed(_) | Change::Died | Change::Probing | Change::ListStarted);
+        if is_word && self.silent_since.is_some_and(|since| since < heard_at) {
+            self.silent_since = None;
+            self.first_lists_due = Some(now + FIRST_LISTS_WITHIN);
+        }
     }
 
     fn change(&mut self, state: &mut State, now: Duration, seen: &Seen, out: &mut Out) {
@@ -106,7 +121,12 @@ impl GraphBuilder {
         let only_lists = self.makes(Mistake::OnlyListsCount);
         let Some(monitor) = self.monitors.get_mut(id) else { return };
         match change {
-            Change::ListStarted => state.begin_list(id.source),
+            Change::ListStarted => {
+                state.begin_list(id.source);
+                state.watch_is_deaf(id.source);
+            }
+            Change::Probing => state.watch_is_deaf(id.source),
+            Change::Watching => state.watch_hears(id.source),
             Change::Seen(objects) => objects.for_each(|meta| {
                 note(monitor, meta.resource_version, only_lists, out);
                 observe(monitor, &meta, |seen| state.observe(seen, &mut out.effects));
@@ -117,7 +137,10 @@ impl GraphBuilder {
             }),
             Change::Bookmark(_) if only_lists => {}
             Change::Bookmark(version) => monitor.saw(version),
-            Change::Died => monitor.died(),
+            Change::Died => {
+                monitor.died();
+                state.watch_is_deaf(id.source);
+            }
             Change::ListDone(version) => self.list_done(state, now, id, version, out),
             Change::WentBack(_) if only_lists => {}
             Change::WentBack(version) => self.went_back(state, now, id, version, out),
@@ -131,6 +154,7 @@ impl GraphBuilder {
             Change::Failed(error) => {
                 let (is_other, is_newly_lost) = monitor.failed(error);
                 out.news.push(News::Failed(id, error.clone(), is_other));
+                state.watch_is_deaf(id.source);
                 if is_newly_lost {
                     self.hold_while_lost(now, out);
                 }
@@ -178,6 +202,7 @@ impl GraphBuilder {
             self.phase = Phase::Restored;
         }
         self.monitors.restart_all(&mut out.news);
+        begin_deaf(state, out);
         self.first_lists_due = Some(now + FIRST_LISTS_WITHIN);
     }
 
@@ -187,6 +212,7 @@ impl GraphBuilder {
     fn hold_while_lost(&mut self, now: Duration, out: &mut Out) {
         if self.phase == Phase::Collecting {
             self.phase = Phase::Lost;
+            self.silent_since = Some(now);
             self.first_lists_due = Some(now + FIRST_LISTS_WITHIN);
             out.news.push(News::HeldWhileLost);
         }
@@ -231,6 +257,7 @@ impl GraphBuilder {
         for source in updated.unserved {
             state.unserve(source, &mut out.effects);
         }
+        begin_deaf(state, out);
         match updated.kinds {
             Some(kinds) => state.set_kinds(kinds, &mut out.effects),
             None => state.wake_waiting(&mut out.effects),
@@ -251,7 +278,7 @@ impl GraphBuilder {
         if self.first_lists_due.is_none_or(|due| now < due) {
             return;
         }
-        if self.monitors.are_all_lost() {
+        if self.monitors.are_all_lost() || self.silent_since.is_some() {
             // Workers would find no server either.
             self.first_lists_due = Some(now + FIRST_LISTS_WITHIN);
         } else if self.monitors.iter().all(|monitor| !monitor.is_synced()) {
@@ -291,9 +318,18 @@ impl GraphBuilder {
 
     /// S4.
     fn collect(&mut self, why: &'static str, out: &mut Out) {
-        self.first_lists_due = None;
+        (self.first_lists_due, self.silent_since) = (None, None);
         self.phase = Phase::Collecting;
         out.news.push(News::Collecting(why));
+    }
+}
+
+/// What is to be watched from now on may have dependents to show as soon as it has been listed (O2).
+fn begin_deaf(state: &mut State, out: &Out) {
+    for news in &out.news {
+        if let News::Start(id, _) = news {
+            state.watch_is_deaf(id.source);
+        }
     }
 }
 

@@ -36,6 +36,10 @@ pub enum Change {
     /// The server is at this version of its data, which is older than what it had shown before. The list that follows
     /// may be newer than anything before.
     WentBack(String),
+    /// The watch has failed or ended early, and the server is looked at before it is opened again.
+    Probing,
+    /// The watch is open; what happened while it was not comes first.
+    Watching,
     /// After an end or a failure the watch goes on: the server answers, and is not behind what it had shown.
     Resumed,
     /// List or watch failed and will be tried again.
@@ -53,6 +57,8 @@ impl From<&WatchEvent<'_>> for Change {
             WatchEvent::ListDone { resource_version } => Change::ListDone((*resource_version).to_owned()),
             WatchEvent::Bookmark { resource_version } => Change::Bookmark((*resource_version).to_owned()),
             WatchEvent::WentBack { resource_version } => Change::WentBack((*resource_version).to_owned()),
+            WatchEvent::Probing => Change::Probing,
+            WatchEvent::Watching => Change::Watching,
             WatchEvent::Resumed => Change::Resumed,
             WatchEvent::Failed(error) => Change::Failed((*error).clone()),
         }

@@ -76,6 +76,7 @@ impl World {
         }
         let change = match rest.split_once(' ').unwrap() {
             ("has", "listed") => Change::ListDone("50".into()),
+            ("hears", "that nothing happened") => Change::Bookmark("51".into()),
             ("finds", "the server as it was") => Change::Resumed,
             ("finds", "the server restored") => Change::WentBack("45".into()),
             ("finds", "no server") => {
@@ -172,6 +173,87 @@ fn s7_a_server_that_is_back_is_looked_at_by_all_watches_before_collection_goes_o
             at 149
             at 150
               collecting: not everything is listed, but 30 s have passed
+        "#]],
+    );
+}
+
+/// Found by simulation: the connection of one watch was dead and did not know, so that not all had lost their server, and
+/// collection went on after half a minute, before anybody had looked at the server that came back: it had been restored.
+#[test]
+fn s7_a_watch_that_says_nothing_is_no_sign_of_a_server() {
+    check(
+        "configmaps has listed
+         secrets has listed
+         widgets has listed
+         at 100
+         configmaps finds no server
+         configmaps finds no server
+         secrets finds no server
+         secrets finds no server
+         at 130
+         at 160
+         at 170
+         secrets finds the server as it was
+         at 190
+         at 195
+         configmaps finds the server restored",
+        &expect![[r#"
+            configmaps has listed
+            secrets has listed
+            widgets has listed
+              collecting: everything is listed
+            at 100
+            configmaps finds no server
+            configmaps finds no server
+              held: no server
+            secrets finds no server
+            secrets finds no server
+            at 130
+            at 160
+            at 170
+            secrets finds the server as it was
+            at 190
+            at 195
+            configmaps finds the server restored
+              held: restored to 45
+        "#]],
+    );
+}
+
+/// A watch may lose its server for good (S3): the others go on, as soon as any of them has had word of theirs.
+#[test]
+fn s3_s7_one_watch_without_a_server_holds_up_the_others_for_half_a_minute() {
+    check(
+        "configmaps has listed
+         secrets has listed
+         widgets has listed
+         at 100
+         configmaps finds no server
+         configmaps finds no server
+         at 110
+         secrets hears that nothing happened
+         at 139
+         configmaps finds no server
+         at 140
+         at 200
+         configmaps finds no server",
+        &expect![[r#"
+            configmaps has listed
+            secrets has listed
+            widgets has listed
+              collecting: everything is listed
+            at 100
+            configmaps finds no server
+            configmaps finds no server
+              held: no server
+            at 110
+            secrets hears that nothing happened
+            at 139
+            configmaps finds no server
+            at 140
+              collecting: not everything is listed, but 30 s have passed
+            at 200
+            configmaps finds no server
         "#]],
     );
 }

@@ -47,7 +47,9 @@ fn check(answer: impl Fn() -> Reply + Send + Sync + Clone + 'static, expected: &
         let (_stop, stopped) = crossbeam_channel::bounded(0);
         let reflector = Reflector::new(client(&server.url()), config_maps(), ReflectorOptions::default());
         reflector.run(&stopped, &mut |event| match event {
-            WatchEvent::ListStarted | WatchEvent::ListDone { .. } => ControlFlow::Continue(()),
+            WatchEvent::ListStarted | WatchEvent::ListDone { .. } | WatchEvent::Watching => {
+                ControlFlow::Continue(())
+            }
             WatchEvent::Failed(error) => {
                 let what = if is_watch { "watch" } else { "list" };
                 let error = without_server(&error.to_string(), &server);

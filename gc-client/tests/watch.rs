@@ -116,6 +116,8 @@ fn text(event: &WatchEvent<'_>) -> String {
         WatchEvent::Deleted(meta) => format!("deleted {} at {}", meta.name, meta.resource_version),
         WatchEvent::Bookmark { resource_version } => format!("bookmark {resource_version}"),
         WatchEvent::WentBack { resource_version } => format!("went back to {resource_version}"),
+        WatchEvent::Probing => "probing".into(),
+        WatchEvent::Watching => "watching".into(),
         WatchEvent::Resumed => "resumed".into(),
         WatchEvent::Failed(error) => format!("failed: {}", without_server(&error.to_string())),
     }
@@ -186,12 +188,15 @@ fn s5_pages_then_events_then_a_watch_from_the_last_version() {
               listed c
               list done at 5
             >?watch timeoutSeconds=1&resourceVersion=5
+              watching
               applied d at 7
               applied a at 8
               deleted b at 9
             >?watch timeoutSeconds=1&resourceVersion=9
+              watching
               bookmark 20
             >?watch timeoutSeconds=1&resourceVersion=20
+              watching
               applied e at 21
         "#]],
     );
@@ -221,6 +226,7 @@ fn kubernetes_83520_expiry_comes_as_a_status_and_as_an_event() {
               listed a
               list done at 7
             >?watch timeoutSeconds=1&resourceVersion=7
+              watching
               applied b at 8
               failed: the server answered 410 Expired: too old
               list started
@@ -287,15 +293,20 @@ fn s5_half_a_frame_loses_nothing() {
               listed a
               list done at 5
             >?watch timeoutSeconds=1&resourceVersion=5
+              watching
               failed: GET /api/v1/pods: Peer disconnected
+              probing
             >?limit=1
               resumed
             >?watch timeoutSeconds=1&resourceVersion=5
+              watching
               applied x at 5
               failed: GET /api/v1/pods: cannot read the answer: the body ends in the middle of something (after 129 bytes)
+              probing
             >?limit=1
               resumed
             >?watch timeoutSeconds=1&resourceVersion=5
+              watching
               applied b at 6
         "#]],
     );
@@ -354,6 +365,7 @@ fn s5_json_is_understood_where_the_server_writes_json() {
               listed a
               list done at 5
             >?watch timeoutSeconds=1&resourceVersion=5
+              watching
               applied b at 6
               bookmark 9
               failed: the server answered 410 Gone: m
@@ -396,6 +408,7 @@ fn s5_what_is_neither_protobuf_nor_json_is_named() {
             >?limit=2
               list done at 5
             >?watch timeoutSeconds=1&resourceVersion=5
+              watching
               failed: GET /api/v1/pods: cannot read the answer: a field that is longer than the message around it (after 5 bytes)
               list started
             >?limit=2
@@ -455,8 +468,10 @@ fn s7_a_server_restored_from_a_backup_is_noticed_after_the_connection_was_lost()
               listed a
               list done at 50
             >?watch timeoutSeconds=1&resourceVersion=50
+              watching
               applied b at 60
               failed: GET /api/v1/pods: Peer disconnected
+              probing
             >?limit=1
               went back to 40
               list started
@@ -464,6 +479,7 @@ fn s7_a_server_restored_from_a_backup_is_noticed_after_the_connection_was_lost()
               listed a
               list done at 40
             >?watch timeoutSeconds=1&resourceVersion=40
+              watching
               went back to 30
               list started
             >?limit=2
@@ -490,8 +506,10 @@ fn s7_a_probe_that_finds_an_older_version_tells_before_the_list_is_made() {
               listed a
               list done at 50
             >?watch timeoutSeconds=1&resourceVersion=50
+              watching
               applied b at 60
               failed: GET /api/v1/pods: Peer disconnected
+              probing
             >?limit=1
               went back to 55
               list started
@@ -499,6 +517,7 @@ fn s7_a_probe_that_finds_an_older_version_tells_before_the_list_is_made() {
               listed a
               list done at 61
             >?watch timeoutSeconds=1&resourceVersion=61
+              watching
               deleted a at 62
         "#]],
     );
@@ -547,6 +566,7 @@ fn s7_the_pages_of_a_list_tell_as_well() {
               listed a
               list done at 71
             >?watch timeoutSeconds=1&resourceVersion=71
+              watching
               deleted a at 72
         "#]],
     );
@@ -576,13 +596,16 @@ fn s5_the_first_list_can_be_streamed() {
               listed b
               deleted a at 6
               list done at 6
+              watching
               applied c at 7
               failed: the server answered 410 Expired: too old
             >?watch timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan
               list started
               list done at 8
+              watching
               applied c at 9
             >?watch timeoutSeconds=1&resourceVersion=9
+              watching
               applied c at 10
         "#]],
     );
@@ -618,12 +641,16 @@ fn s7_a_watch_that_ends_early_is_followed_by_a_look_at_the_version() {
             >?limit=2
               list done at 5
             >?watch timeoutSeconds=100&resourceVersion=5
+              watching
               applied a at 7
               applied b at 8
+              probing
             >?limit=1
               resumed
             >?watch timeoutSeconds=100&resourceVersion=8
+              watching
               deleted b at 9
+              probing
             >?limit=1
               went back to 8
               list started
@@ -678,18 +705,24 @@ fn kubernetes_48638_a_watch_whose_bookmarks_stop_is_given_up() {
             >?limit=2
               list done at 5
             >?watch timeoutSeconds=3600&resourceVersion=5
+              watching
               applied a at 6
               failed: GET /api/v1/pods: nothing came for 0 s
+              probing
             >?limit=1
               resumed
             >?watch timeoutSeconds=3600&resourceVersion=6
+              watching
               applied b at 7
               failed: GET /api/v1/pods: nothing came for 0 s
+              probing
             >?limit=1
               resumed
             >?watch timeoutSeconds=3600&resourceVersion=7
+              watching
               bookmark 8
               failed: GET /api/v1/pods: nothing came for 0 s
+              probing
             >?limit=1
               resumed
         "#]],
@@ -798,9 +831,12 @@ fn t1_fields_are_asked_for_in_json_and_come_with_each_object() {
         listed a [Value(String("Running"))]
         listed b [Value(String("Completed"))]
         list done at 5 []
+        watching []
         applied a at 6 [Value(String("Failed"))]
         failed: GET /api/v1/pods: Peer disconnected []
+        probing []
         resumed []
+        watching []
         deleted b at 7 [Value(String("Completed"))]
     "#]]
     .assert_eq(&said);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gc_graph::{Coordinate, Node, Uid};
 
 use crate::circle::{OpenCircle, owners_in_a_circle};
-use crate::finalizer::{RemoveFinalizer, busy, describe, plausible};
+use crate::finalizer::{MayGo, RemoveFinalizer, busy, describe, plausible};
 use crate::mistakes::Mistake;
 use crate::patch;
 use crate::state::{Absence, Known, State, coordinate_of};
@@ -170,7 +170,7 @@ impl DeleteAttempt {
             _ if is_void => retry("the server's data was restored: what was read before is void".into()),
             (Stage::Start, _) => self.start(state),
             (Stage::RemoveFinalizer(mut removal), reply) => {
-                let may_go = self.has_no_blocking_dependents(state);
+                let may_go = |state: &mut State| self.may_lose_finalizer(state);
                 let step = removal.step(state, (now, self.asked_at), may_go, reply);
                 self.stage = Stage::RemoveFinalizer(removal);
                 step
@@ -276,7 +276,7 @@ impl DeleteAttempt {
         let coordinate = node.coordinate();
         match RemoveFinalizer::new(state, &coordinate, FOREGROUND_FINALIZER) {
             Some(mut removal) => {
-                let step = removal.step(state, (self.asked_at, self.asked_at), true, None);
+                let step = removal.step(state, (self.asked_at, self.asked_at), |_| MayGo::Yes, None);
                 self.stage = Stage::RemoveFinalizer(removal);
                 step
             }
@@ -301,9 +301,13 @@ impl DeleteAttempt {
         step
     }
 
-    fn has_no_blocking_dependents(&self, state: &State) -> bool {
+    fn may_lose_finalizer(&self, state: &State) -> MayGo {
         let is_free = |node: Node<'_>| !node.is_blocked();
-        state.makes(Mistake::DependentsNotAskedAgain) || state.graph().get(&self.uid).is_none_or(is_free)
+        if state.makes(Mistake::DependentsNotAskedAgain) || state.graph().get(&self.uid).is_none_or(is_free) {
+            MayGo::Yes
+        } else {
+            MayGo::No("a new dependent appeared")
+        }
     }
 
     /// D2.

@@ -28,6 +28,16 @@ enum Asked {
     Patch,
 }
 
+/// Whether a finalizer may go, by what is known just before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MayGo {
+    Yes,
+    /// Not in this attempt, for this reason.
+    No(&'static str),
+    /// Not before this delay.
+    NotYet(Duration, &'static str),
+}
+
 impl RemoveFinalizer {
     /// `None` when the kind does not resolve.
     pub(crate) fn new(state: &State, owner: &Coordinate, finalizer: &'static str) -> Option<RemoveFinalizer> {
@@ -35,13 +45,13 @@ impl RemoveFinalizer {
         Some(RemoveFinalizer { owner: owner.clone(), target, finalizer, conflicts: 0, asked: Asked::Nothing })
     }
 
-    /// The first step has no reply. The caller checks before each patch that the finalizer may still go:
-    /// `may_go` says so, from the graph as it is now.
+    /// The first step has no reply. `may_go` is asked before each patch, once the owner has been read, whether the
+    /// finalizer may still go, by what is known now.
     pub(crate) fn step(
         &mut self,
         state: &mut State,
         (now, asked_at): (Duration, Duration),
-        may_go: bool,
+        may_go: impl FnOnce(&mut State) -> MayGo,
         reply: Option<Reply>,
     ) -> Step {
         match (self.asked, plausible(reply)) {
@@ -61,8 +71,12 @@ impl RemoveFinalizer {
                 if live.resource_version.is_empty() {
                     return self.retry("it was read without a version");
                 }
-                if !may_go {
-                    return self.retry("a new dependent appeared");
+                match may_go(state) {
+                    MayGo::Yes => {}
+                    MayGo::No(reason) => return self.retry(reason),
+                    MayGo::NotYet(delay, reason) => {
+                        return Step::Done(Outcome::RetryAfter(delay, self.not_removed(reason)));
+                    }
                 }
                 if self.finalizer == ORPHAN_FINALIZER {
                     state.owner_is_let_go(&self.owner, &live.resource_version);
@@ -92,8 +106,11 @@ impl RemoveFinalizer {
     }
 
     fn retry(&self, reason: &str) -> Step {
-        let finalizer = self.finalizer;
-        Step::Done(Outcome::Retry(format!("finalizer {finalizer} of {} not removed: {reason}", self.target)))
+        Step::Done(Outcome::Retry(self.not_removed(reason)))
+    }
+
+    fn not_removed(&self, reason: &str) -> String {
+        format!("finalizer {} of {} not removed: {reason}", self.finalizer, self.target)
     }
 }
 

@@ -4,6 +4,7 @@
 mod circle;
 mod delete;
 mod finalizer;
+mod hearing;
 mod kinds;
 mod memory;
 mod mistakes;

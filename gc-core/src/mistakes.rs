@@ -17,6 +17,8 @@ pub enum Mistake {
     ImpossibleIsAbsent,
     /// Orphaned owners are not remembered (kubernetes/kubernetes#131307).
     OrphanedForgotten,
+    /// The finalizer `orphan` goes although a watch hears nothing that may have more dependents to show.
+    OrphanedUnheard,
     /// After a conflict the delete is repeated on the version just read, whatever the references are by then
     /// (kubernetes/kubernetes#114603).
     ConflictRepeatsDelete,

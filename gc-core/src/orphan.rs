@@ -5,7 +5,7 @@ use std::time::Duration;
 use gc_graph::{Coordinate, Node, ResourceVersion, Uid};
 use hashbrown::HashMap;
 
-use crate::finalizer::{RemoveFinalizer, busy, describe, plausible};
+use crate::finalizer::{MayGo, RemoveFinalizer, busy, describe, plausible};
 use crate::mistakes::Mistake;
 use crate::{
     LiveObject, ORPHAN_FINALIZER, Outcome, OwnerReference, PatchKind, PatchedField, Reply, Request, State,
@@ -17,6 +17,8 @@ use crate::{
 const RELEASES_MAX: usize = 1_000;
 /// How often one attempt looks for dependents that appeared while it released others, before the queue spaces it out.
 const ROUNDS_MAX: u32 = 10;
+/// Why an owner waits to which there is nothing to be done.
+const UNHEARD: &str = "a watch is not open, and may have more dependents to show";
 /// A dependent that meets this many conflicts in a row fails this attempt at its owner.
 const CONFLICTS_MAX: u32 = 10;
 
@@ -121,19 +123,23 @@ impl OrphanAttempt {
         if let Some(outcome) = busy(reply.as_ref()) {
             return OrphanStep::Done(outcome);
         }
-        let is_late = self.dependents_to_release(state).next().is_some();
-        if let Some(removal) = &mut self.removal {
-            let may_go = !is_late || state.makes(Mistake::DependentsNotAskedAgain);
+        if let Some(mut removal) = self.removal.take() {
             let asked_at = std::mem::replace(&mut self.asked_at, now);
-            return wrap(removal.step(state, (now, asked_at), may_go, reply));
+            let may_go = |state: &mut State| self.may_lose_finalizer(state, now);
+            let step = removal.step(state, (now, asked_at), may_go, reply);
+            self.removal = Some(removal);
+            return wrap(step);
         }
         let Some(owner) = state.graph().get(&self.uid) else { return done(Why::LeftGraph) };
         if !owner.is_orphaning() {
             return done(Why::BeingDeleted);
         }
         let owner = owner.coordinate();
-        if is_late {
+        if self.has_late_dependents(state) {
             return self.release(state, &owner);
+        }
+        if let Some(delay) = state.orphaning_still_waits(now) {
+            return OrphanStep::Done(Outcome::RetryAfter(delay, format!("{owner} stays: {UNHEARD}")));
         }
         let Some(mut removal) = RemoveFinalizer::new(state, &owner, ORPHAN_FINALIZER) else {
             state.park(&self.uid, &owner.api_version, &owner.kind);
@@ -141,7 +147,7 @@ impl OrphanAttempt {
             return OrphanStep::Done(Outcome::WaitForKind { api_version, kind });
         };
         self.asked_at = now;
-        let step = removal.step(state, (now, now), true, None);
+        let step = removal.step(state, (now, now), |_| MayGo::Yes, None);
         self.removal = Some(removal);
         wrap(step)
     }
@@ -169,6 +175,18 @@ impl OrphanAttempt {
             releases.push(ReleaseAttempt::new(state, dependent.coordinate(), self.uid.clone()));
         }
         releases
+    }
+
+    /// O2. The owner has just been read.
+    fn may_lose_finalizer(&self, state: &mut State, now: Duration) -> MayGo {
+        if self.has_late_dependents(state) && !state.makes(Mistake::DependentsNotAskedAgain) {
+            return MayGo::No("a new dependent appeared");
+        }
+        state.orphaning_waits(now).map_or(MayGo::Yes, |delay| MayGo::NotYet(delay, UNHEARD))
+    }
+
+    fn has_late_dependents(&self, state: &State) -> bool {
+        self.dependents_to_release(state).next().is_some()
     }
 
     /// Whether a dependent of a kind that is not served keeps it waiting. While others were released, the kind may have

@@ -6,6 +6,7 @@ use std::time::Duration;
 use gc_graph::{Coordinate, Effect, Graph, Node, Observation, SourceId, Uid};
 use hashbrown::{HashMap, HashSet};
 
+use crate::hearing::Hearing;
 use crate::memory::{Coordinates, Doubts, group_of};
 use crate::mistakes::{self, Mistake};
 use crate::{
@@ -83,6 +84,7 @@ pub struct State {
     /// Owners that were read and found waiting for their dependents.
     waiting: Coordinates,
     doubts: Doubts,
+    hearing: Hearing,
     /// The items that wait for a kind to be served, and for which (D17): each for one, the last that it asked for, so
     /// that an object whose references are rewritten again and again takes one place.
     waiting_for_kind: HashMap<Uid, Arc<KindKey>>,
@@ -135,6 +137,7 @@ impl State {
             replaced: Coordinates::new(options.orphaned_owners_max),
             waiting: Coordinates::new(WAITING_OWNERS_MAX),
             doubts: Doubts::default(),
+            hearing: Hearing::default(),
             waiting_for_kind: HashMap::new(),
             awaited_kinds: HashSet::new(),
             json_merge_only: HashSet::new(),
@@ -373,8 +376,30 @@ impl State {
         self.absorb(effects, first, self.heard_at);
     }
 
+    /// From now on a watch hears nothing: it lists, it has failed, or it has not begun. Owners that were deleted with Orphan
+    /// keep their finalizer meanwhile, for half a minute at most (O2, S3). Where it is never told, every watch hears.
+    pub fn watch_is_deaf(&mut self, source: SourceId) {
+        self.hearing.is_deaf(source, self.now);
+    }
+
+    /// From now on a watch hears what happens, beginning with what happened before.
+    pub fn watch_hears(&mut self, source: SourceId) {
+        self.hearing.hears(source, self.now);
+    }
+
+    /// How long the orphaning of any owner has to wait for watches that hear nothing, if they held up others already.
+    pub(crate) fn orphaning_still_waits(&self, now: Duration) -> Option<Duration> {
+        self.hearing.still_holds(now).filter(|_| !self.makes(Mistake::OrphanedUnheard))
+    }
+
+    /// The same for an owner that has just been read.
+    pub(crate) fn orphaning_waits(&mut self, now: Duration) -> Option<Duration> {
+        if self.makes(Mistake::OrphanedUnheard) { None } else { self.hearing.holds(now) }
+    }
+
     /// The resource is no longer served; nothing is proved by that (S2).
     pub fn unserve(&mut self, source: SourceId, effects: &mut Vec<Effect>) {
+        self.hearing.forget(source);
         let first = effects.len();
         self.graph.unserve(source, effects);
         self.absorb(effects, first, self.now);

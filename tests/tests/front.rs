@@ -303,6 +303,8 @@ impl Known {
             }
             WatchEvent::Bookmark { .. }
             | WatchEvent::WentBack { .. }
+            | WatchEvent::Probing
+            | WatchEvent::Watching
             | WatchEvent::Resumed
             | WatchEvent::Failed(_) => {}
         }

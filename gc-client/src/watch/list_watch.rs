@@ -112,6 +112,9 @@ impl ListWatch {
             }
             Step::Probe => {
                 self.under_way = UnderWay::Probe;
+                if self.plan.is_watch_probed() {
+                    sink(WatchEvent::Probing)?;
+                }
                 self.list("?limit=1")
             }
             Step::StreamList { timeout_s } => {
@@ -183,7 +186,7 @@ impl ListWatch {
     pub fn opened(&mut self, sink: Sink<'_>) -> ControlFlow<()> {
         let is_listing = self.plan.streams_list();
         self.under_way = UnderWay::Watch { is_listing, saw_something: false, heard_bookmark: false };
-        if is_listing { sink(WatchEvent::ListStarted) } else { ControlFlow::Continue(()) }
+        sink(if is_listing { WatchEvent::ListStarted } else { WatchEvent::Watching })
     }
 
     /// An event of the watch.
@@ -229,7 +232,8 @@ impl ListWatch {
             *is_listing = false;
         }
         self.plan.listed(resource_version);
-        sink(WatchEvent::ListDone { resource_version })
+        sink(WatchEvent::ListDone { resource_version })?;
+        sink(WatchEvent::Watching)
     }
 
     fn bookmark(&mut self, resource_version: &str, sink: Sink<'_>) -> ControlFlow<Close> {

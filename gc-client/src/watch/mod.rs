@@ -56,6 +56,11 @@ pub enum WatchEvent<'a> {
         /// Never empty.
         resource_version: &'a str,
     },
+    /// A watch has failed, or has ended before its time or without a word: the server is asked for its version. Until
+    /// [`Watching`](WatchEvent::Watching) nobody hears what happens.
+    Probing,
+    /// The watch is open. What has happened since the list, or since the watch before, comes first.
+    Watching,
     /// The server was asked for its version after a watch had ended, and is not behind what it had shown before: the
     /// watch goes on from where it was.
     Resumed,

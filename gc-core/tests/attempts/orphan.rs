@@ -1,5 +1,7 @@
 //! Attempts to orphan, as transcripts.
 
+use std::time::Duration;
+
 use crate::world::World;
 use expect_test::{Expect, expect};
 use gc_core::Outcome;
@@ -281,4 +283,59 @@ fn o2_an_owner_does_not_wait_for_one_version_of_a_kind_where_it_has_dependents_o
     );
     let end = world.orphan("o");
     assert!(matches!(end, Outcome::Retry(_)), "{end}");
+}
+
+/// What that watch has to show may name the owner, and when the owner is gone nothing but this process knows that it was
+/// orphaned: a restart, and the dependent would be deleted.
+#[test]
+fn o2_an_owner_keeps_its_finalizer_while_a_watch_hears_nothing() {
+    let mut world = World::new(
+        "both cm/o @ns uid=o rv=5 finalizers=[orphan] deleting
+         both cm/1 @ns uid=1 owners=[cm/o#o]
+         deaf #2",
+    );
+    world.orphan("o");
+    world.line(&["graph", "cm/1", "@ns", "uid=1", "rv=2"].map(str::to_owned));
+    world.now += Duration::from_secs(1);
+    world.orphan("o");
+    world.line(&["graph", "w/late", "@ns", "uid=l", "rv=7", "owners=[cm/o#o]"].map(str::to_owned));
+    world.line(&["live", "w/late", "@ns", "uid=l", "rv=7", "owners=[cm/o#o]"].map(str::to_owned));
+    world.line(&["hears", "#2"].map(str::to_owned));
+    world.orphan("o");
+    world.line(&["graph", "w/late", "@ns", "uid=l", "rv=8"].map(str::to_owned));
+    world.now += Duration::from_secs(1);
+    world.orphan("o");
+    expect![[r#"
+        patch configmaps ns/1 StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"1"}} -> uid=1 rv=1'
+        - 1: lives; 1 owner references removed
+        read configmaps ns/o -> uid=o rv=5
+        = will be tried again in 1000 ms: finalizer orphan of configmaps ns/o not removed: a watch is not open, and may have more dependents to show
+        = will be tried again in 1000 ms: ConfigMap.v1 ns/o (o) stays: a watch is not open, and may have more dependents to show
+        patch widgets.example.com ns/late StrategicMerge {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}],"uid":"l"}} -> 415
+        read widgets.example.com ns/late -> uid=l rv=7
+        patch widgets.example.com ns/late JsonMerge {"metadata":{"ownerReferences":[],"resourceVersion":"7","uid":"l"}} -> uid=l rv=7'
+        - l: lives; 1 owner references removed
+        = will be tried again in 1000 ms: ConfigMap.v1 ns/o (o) stays: a watch is not open, and may have more dependents to show
+        read configmaps ns/o -> uid=o rv=5
+        patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"5","uid":"o"}} -> uid=o rv=5'
+        = finalizer orphan removed
+    "#]].assert_eq(&world.transcript());
+}
+
+/// A kind whose watch is broken must not stop every orphaning for ever.
+#[test]
+fn s3_o2_a_watch_that_stays_deaf_holds_an_owner_up_for_half_a_minute() {
+    let mut world = World::new("both cm/o @ns uid=o rv=5 finalizers=[orphan] deleting\n deaf #2");
+    for seconds in [0, 29, 1] {
+        world.now += Duration::from_secs(seconds);
+        world.orphan("o");
+    }
+    expect![[r#"
+        read configmaps ns/o -> uid=o rv=5
+        = will be tried again in 1000 ms: finalizer orphan of configmaps ns/o not removed: a watch is not open, and may have more dependents to show
+        = will be tried again in 1000 ms: ConfigMap.v1 ns/o (o) stays: a watch is not open, and may have more dependents to show
+        read configmaps ns/o -> uid=o rv=5
+        patch configmaps ns/o JsonMerge {"metadata":{"finalizers":[],"resourceVersion":"5","uid":"o"}} -> uid=o rv=5'
+        = finalizer orphan removed
+    "#]].assert_eq(&world.transcript());
 }

@@ -566,7 +566,11 @@ fn change(profile: &Profile, event: &WatchEvent<'_>) -> Option<Change> {
             uid: Uid::new(meta.uid),
         },
         WatchEvent::Failed(error) => Change::Failed(error.to_string()),
-        WatchEvent::Bookmark { .. } | WatchEvent::WentBack { .. } | WatchEvent::Resumed => return None,
+        WatchEvent::Bookmark { .. }
+        | WatchEvent::WentBack { .. }
+        | WatchEvent::Probing
+        | WatchEvent::Watching
+        | WatchEvent::Resumed => return None,
     })
 }
 

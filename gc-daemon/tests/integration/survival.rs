@@ -172,3 +172,43 @@ fn s6_two_daemons_at_once_do_no_harm() {
     second.terminate();
     assert!(second.wait(Duration::from_secs(5)).success());
 }
+
+/// The API server was killed and came back; it refused one watch for some seconds, since that kind's cache was not ready, and
+/// an owner was deleted with Orphan meanwhile. Its dependents of that kind were not known yet when it went, and the daemon
+/// was killed before they were released: the next one deleted them. (Seen in `cargo xtask chaos --only mixed`.)
+#[test]
+fn o2_s6_an_owner_that_is_orphaned_waits_for_a_watch_that_is_refused() {
+    let mut world =
+        World::with("cm/owner @ns\nsecret/seen @ns owners=[cm/owner]", &["-v", "4"], define_things);
+    let things = "/apis/example.com/v1/things";
+    world.until("the things are watched", |world| world.count(Method::Get, things) >= 2);
+    world.fence("thing");
+    let busy = Effect::Status {
+        code: 429,
+        reason: "TooManyRequests".into(),
+        message: "storage is (re)initializing".into(),
+        retry_after_s: Some(1),
+    };
+    world.fault(FaultRule::new(things, busy));
+    world.server(|server| server.close_all_watches());
+    world.until("it is refused", |world| world.daemon.said("the watch of things.example.com failed") > 0);
+    world.server(|server| {
+        server.load(Timestamp::now(), "thing/unseen @ns owners=[cm/owner]").unwrap();
+        delete(server, "cm/owner @ns", "Orphan");
+    });
+    world.until("it waits", |world| world.daemon.said("not removed: a watch is not open") > 0);
+    world.daemon.kill();
+    world.becomes(&expect![[r#"
+        cm/owner @ns finalizers=[orphan] deleting
+        secret/seen @ns
+        crd/things.example.com
+        thing/unseen @ns owners=[cm/owner]
+    "#]]);
+    world.no_more_faults();
+    world.restart();
+    world.becomes(&expect![[r#"
+        secret/seen @ns
+        crd/things.example.com
+        thing/unseen @ns
+    "#]]);
+}

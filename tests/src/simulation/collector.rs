@@ -14,7 +14,7 @@ use gc_graph::{Coordinate, Effect, Uid};
 use gc_queue::WorkQueue;
 use hashbrown::HashSet;
 
-use super::kinds::JOB;
+use super::kinds::{JOB, Kind};
 use super::link::{Link, said};
 use super::reader::Reader;
 use super::truth::{Violation, short_uid};
@@ -131,7 +131,8 @@ impl Collector {
     /// A reader begins, in place of the one of the same source: what that one has still under way comes first.
     fn read(&mut self, id: MonitorId, resource: ApiResource, link: &mut Link) {
         self.runs += 1;
-        let mut reader = Reader::new(resource, id, self.setup.seed ^ self.runs, self.setup.stream_lists);
+        let mut reader =
+            Reader::new(resource, id, (self.setup.seed ^ self.runs, self.setup.stream_lists), link.now);
         match self.position(id) {
             Some(at) => {
                 let old = &mut self.readers[at];
@@ -149,6 +150,12 @@ impl Collector {
         self.readers.iter().any(|reader| {
             !reader.has_looked(link) && reader.is_ahead_of(link.restored_to) && !reader.is_ahead_of(version)
         })
+    }
+
+    /// Whether the watch of this kind hears nothing, and owners have to wait for it.
+    pub(super) fn keeps_owners(&self, kind: &Kind, now: Duration) -> bool {
+        let is_of = |r: &ApiResource| r.group == kind.group && r.resource == kind.plural;
+        self.readers.iter().any(|reader| is_of(&reader.resource) && reader.keeps_owners(now))
     }
 
     /// The server was set back to an older state: what was shown before is shown no more.
@@ -292,6 +299,8 @@ fn describe(change: &Change) -> String {
         Change::ListDone(version) => format!("the list is complete at v{version}"),
         Change::Bookmark(version) => format!("nothing else up to v{version}"),
         Change::WentBack(version) => format!("the server went back to v{version}"),
+        Change::Probing => "the watch is not open".into(),
+        Change::Watching => "the watch is open".into(),
         Change::Resumed => "goes on".into(),
         Change::Failed(error) => format!("failed: {error}"),
         Change::Died => "the reader died".into(),

@@ -56,6 +56,7 @@ pub const KNOWN: &[Known] = {
             Mistake::Core(Core::ImpossibleIsAbsent),
         ),
         found_by(&[Check::OrphanDeleted], 1_000, Mistake::Core(Core::OrphanedForgotten)),
+        found_by(&[Check::OrphanedUnheard], 1_000, Mistake::Core(Core::OrphanedUnheard)),
         found_by(&[Check::LiveOwner], 600, Mistake::Core(Core::ConflictRepeatsDelete)),
         found_by(&[Check::ForegroundTooEarly], 600, Mistake::Core(Core::DependentsNotAskedAgain)),
         found_by(
@@ -86,17 +87,17 @@ pub const KNOWN: &[Known] = {
         ),
         found_by(
             &[Check::LiveOwner, Check::ForegroundTooEarly],
-            1_000,
+            30_000,
             Mistake::Builder(Builder::EmptyDiscoveryIsTruth),
         ),
         found_by(
             &[Check::FinalizerLeft, Check::LiveOwner, Check::Graph],
-            30_000,
+            200_000,
             Mistake::Builder(Builder::RestoreUnnoticed),
         ),
         found_by(
             &[Check::FinalizerLeft, Check::LiveOwner, Check::Graph],
-            30_000,
+            200_000,
             Mistake::Builder(Builder::OnlyListsCount),
         ),
         found_by(&[Check::Graph, Check::NotCollected], 200, Mistake::Builder(Builder::ListsSweepNothing)),
@@ -109,7 +110,7 @@ pub const KNOWN: &[Known] = {
         found_by(&[Check::ExpiredTooEarly], 1_000, Mistake::ExpireByUid),
         found_by(&[Check::ExpiredTooEarly], 1_000, Mistake::ExpireByName),
         found_by(&[Check::ExpiredTooEarly], 200, Mistake::ExpireAsObserved),
-        found_by(&[Check::ExpiredTooEarly], 200, Mistake::ExpireByOwnClock),
+        found_by(&[Check::ExpiredTooEarly], 2_000, Mistake::ExpireByOwnClock),
         found_by(&[Check::ExpiredLeft], 30_000, Mistake::ExpireDeniedOnce),
     ]
 };

@@ -28,7 +28,9 @@
 //!   reference cannot be resolved.
 //! - A finalizer of ours may go from an owner when no dependent that the graph was shown, in the version that the server
 //!   has, blocks it (`foregroundDeletion`) or names it (`orphan`). A reference that is written after the owner's deletion
-//!   began is in a race that nobody can win, and does not count for `orphan`.
+//!   began is in a race that nobody can win, and does not count for `orphan`. Nor may `orphan` go while a dependent names
+//!   the owner that the watch of its kind is to show, as long as that watch is known to hear nothing, for half a minute
+//!   from when it was last open for long.
 //!
 //! # Jobs
 //!

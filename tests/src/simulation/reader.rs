@@ -19,6 +19,12 @@ use crate::sim::{self, WatchId, lend_meta};
 const PAGE_SIZE: u32 = 3;
 const CHANGES_MAX: usize = 16;
 
+/// For so long a watch that is not open keeps the finalizers of orphaning owners where they are, when it was open for
+/// [`STEADY`] before: half a minute from when that mattered first.
+const KEEPS_OWNERS: Duration = Duration::from_secs(30);
+/// Longer than gc-core's minute, since what a reader tells may be held up for another one.
+const STEADY: Duration = Duration::from_secs(150);
+
 /// What the reader waits for.
 #[derive(Debug)]
 enum Activity {
@@ -39,12 +45,21 @@ pub(super) struct Reader {
     of_before: usize,
     /// Which restore of the server it has looked after.
     looked: u32,
+    /// Since when it hears, unless it has failed or is at a list or a probe.
+    open_since: Option<Duration>,
+    /// When it began to hear nothing, having been open for long.
+    gap_since: Duration,
     list_watch: ListWatch,
     activity: Activity,
 }
 
 impl Reader {
-    pub(super) fn new(resource: ApiResource, id: MonitorId, seed: u64, stream_lists: bool) -> Reader {
+    pub(super) fn new(
+        resource: ApiResource,
+        id: MonitorId,
+        (seed, stream_lists): (u64, bool),
+        now: Duration,
+    ) -> Reader {
         let options =
             ReflectorOptions { seed, stream_lists, page_size: PAGE_SIZE, ..ReflectorOptions::default() };
         Reader {
@@ -55,6 +70,8 @@ impl Reader {
             changes: VecDeque::new(),
             of_before: 0,
             looked: 0,
+            open_since: None,
+            gap_since: now,
             activity: Activity::Nothing,
         }
     }
@@ -64,6 +81,18 @@ impl Reader {
         self.changes = std::mem::take(&mut other.changes);
         self.of_before = other.of_before;
         self.stalled_until = other.stalled_until;
+        self.gap_since = other.gap_since;
+    }
+
+    /// Whether owners have to wait for what it may show, as far as it has told.
+    pub(super) fn keeps_owners(&self, now: Duration) -> bool {
+        self.open_since.is_none() && !self.has_changes() && now < self.gap_since + KEEPS_OWNERS
+    }
+
+    fn hears_nothing(&mut self, now: Duration) {
+        if self.open_since.take().is_some_and(|since| since + STEADY <= now) {
+            self.gap_since = now;
+        }
     }
 
     pub(super) fn has_changes(&self) -> bool {
@@ -149,7 +178,10 @@ impl Reader {
                 self.activity = Activity::Until(link.now + wait);
                 Ok(said!(link, "waits {} ms", wait.as_millis()))
             }
-            Call::List { path, accept } => self.list(link, &path, accept),
+            Call::List { path, accept } => {
+                self.hears_nothing(link.now);
+                self.list(link, &path, accept)
+            }
             Call::Watch { path, accept, .. } => self.watch(link, &path, accept),
         }
     }
@@ -186,6 +218,7 @@ impl Reader {
     }
 
     fn failed(&mut self, link: &Link, error: &Error, lasted: Duration) -> String {
+        self.hears_nothing(link.now);
         let _ = self.list_watch.failed(error, lasted, &mut into(&mut self.changes, self.id, link.now));
         format!("fails: {error}")
     }
@@ -202,6 +235,9 @@ impl Reader {
         let _ = self.list_watch.opened(&mut into(&mut self.changes, self.id, link.now));
         if self.list_watch.is_listing() {
             self.looked = link.restores;
+            self.hears_nothing(link.now);
+        } else {
+            self.open_since.get_or_insert(link.now);
         }
         self.activity = Activity::Watching { id, began: link.now, polled: u64::MAX };
         Ok(said!(link, "{}", query(path)))
@@ -216,6 +252,9 @@ impl Reader {
             let mut hear = |event: &_| wire_event(event, |event| self.list_watch.event(event, &mut sink));
             poll.events.iter().try_for_each(&mut hear)
         };
+        if !self.list_watch.is_listing() {
+            self.open_since.get_or_insert(link.now);
+        }
         self.activity = Activity::Nothing;
         match heard {
             ControlFlow::Continue(()) if poll.ended => {

@@ -25,6 +25,8 @@ pub enum Check {
     OrphanDeleted,
     /// An owner lost `orphan` although dependents that it had been shown still name it.
     OrphanedTooEarly,
+    /// An owner lost `orphan` although dependents still name it, and the watch that was to show them was not open.
+    OrphanedUnheard,
     /// An owner lost `foregroundDeletion` although it had been shown blocking dependents.
     ForegroundTooEarly,
     /// A finalizer that is not the collector's own was removed or moved.
@@ -502,17 +504,19 @@ impl Truth {
     }
 
     /// A finalizer of ours is about to be taken from an owner: what the collector has been shown must allow it.
-    /// `shown` says which version of an object its graph has taken in.
+    /// `shown` says which version of an object its graph has taken in, `is_kept_by` whether the watch of a kind hears
+    /// nothing.
     pub(super) fn judge_release(
         &self,
         owner_uid: &str,
         finalizer: &str,
         shown: &BTreeMap<String, String>,
+        is_kept_by: &dyn Fn(&Kind) -> bool,
     ) -> Result<(), Violation> {
-        let is_shown = |o: &&Object| shown.get(&o.meta.uid) == Some(&o.meta.resource_version);
         let Some(owner) = self.objects.get(owner_uid) else { return Ok(()) };
-        for dependent in self.objects.values().filter(is_shown) {
-            if finalizer == FOREGROUND_FINALIZER && dependent.blocks(owner_uid) {
+        for dependent in self.objects.values() {
+            let is_shown = shown.get(&dependent.meta.uid) == Some(&dependent.meta.resource_version);
+            if finalizer == FOREGROUND_FINALIZER && is_shown && dependent.blocks(owner_uid) {
                 let what = format!("{} loses it while {} blocks it", owner.show(), dependent.show());
                 return Err(Violation::new(Check::ForegroundTooEarly, what));
             }
@@ -521,8 +525,13 @@ impl Truth {
             let is_old =
                 since.is_some_and(|since| self.orphaning_since.get(owner_uid).is_some_and(|o| since < o));
             if finalizer == ORPHAN_FINALIZER && dependent.names(owner_uid) && is_old {
+                let check = match is_shown {
+                    true => Check::OrphanedTooEarly,
+                    false if is_kept_by(dependent.kind) => Check::OrphanedUnheard,
+                    false => continue,
+                };
                 let what = format!("{} loses it while {} names it", owner.show(), dependent.show());
-                return Err(Violation::new(Check::OrphanedTooEarly, what));
+                return Err(Violation::new(check, what));
             }
         }
         Ok(())

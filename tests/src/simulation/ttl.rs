@@ -86,6 +86,8 @@ impl Expirer {
             }),
             Change::Bookmark(_)
             | Change::WentBack(_)
+            | Change::Probing
+            | Change::Watching
             | Change::Resumed
             | Change::Failed(_)
             | Change::Died => {}

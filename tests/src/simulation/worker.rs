@@ -11,6 +11,7 @@ use gc_core::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use gc_graph::Uid;
 
 use super::collector::Collector;
+use super::kinds::Kind;
 use super::link::{Link, said};
 use super::random::Random;
 use super::truth::{Cause, Check, Violation, short_uid};
@@ -282,7 +283,9 @@ impl Job {
                 Attempt::Delete(_) => FOREGROUND_FINALIZER,
                 Attempt::Orphan(_) => ORPHAN_FINALIZER,
             };
-            link.truth.judge_release(&self.uid.to_string(), finalizer, &collector.shown)?;
+            let keeps_owners = |kind: &Kind| collector.keeps_owners(kind, link.now);
+            let owner = self.uid.to_string();
+            link.truth.judge_release(&owner, finalizer, &collector.shown, &keeps_owners)?;
         }
         Ok(())
     }
