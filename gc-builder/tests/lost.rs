@@ -179,6 +179,7 @@ fn s7_a_server_that_is_back_is_looked_at_by_all_watches_before_collection_goes_o
 
 /// Found by simulation: the connection of one watch was dead and did not know, so that not all had lost their server, and
 /// collection went on after half a minute, before anybody had looked at the server that came back: it had been restored.
+/// What was heard in the moment when the others lost it, or earlier, says nothing.
 #[test]
 fn s7_a_watch_that_says_nothing_is_no_sign_of_a_server() {
     check(
@@ -190,6 +191,7 @@ fn s7_a_watch_that_says_nothing_is_no_sign_of_a_server() {
          configmaps finds no server
          secrets finds no server
          secrets finds no server
+         widgets hears that nothing happened
          at 130
          at 160
          at 170
@@ -208,6 +210,7 @@ fn s7_a_watch_that_says_nothing_is_no_sign_of_a_server() {
               held: no server
             secrets finds no server
             secrets finds no server
+            widgets hears that nothing happened
             at 130
             at 160
             at 170

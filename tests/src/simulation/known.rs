@@ -87,17 +87,17 @@ pub const KNOWN: &[Known] = {
         ),
         found_by(
             &[Check::LiveOwner, Check::ForegroundTooEarly],
-            30_000,
+            5_000,
             Mistake::Builder(Builder::EmptyDiscoveryIsTruth),
         ),
         found_by(
             &[Check::FinalizerLeft, Check::LiveOwner, Check::Graph],
-            200_000,
+            60_000,
             Mistake::Builder(Builder::RestoreUnnoticed),
         ),
         found_by(
             &[Check::FinalizerLeft, Check::LiveOwner, Check::Graph],
-            200_000,
+            60_000,
             Mistake::Builder(Builder::OnlyListsCount),
         ),
         found_by(&[Check::Graph, Check::NotCollected], 200, Mistake::Builder(Builder::ListsSweepNothing)),
@@ -110,7 +110,7 @@ pub const KNOWN: &[Known] = {
         found_by(&[Check::ExpiredTooEarly], 1_000, Mistake::ExpireByUid),
         found_by(&[Check::ExpiredTooEarly], 1_000, Mistake::ExpireByName),
         found_by(&[Check::ExpiredTooEarly], 200, Mistake::ExpireAsObserved),
-        found_by(&[Check::ExpiredTooEarly], 2_000, Mistake::ExpireByOwnClock),
+        found_by(&[Check::ExpiredTooEarly], 1_000, Mistake::ExpireByOwnClock),
         found_by(&[Check::ExpiredLeft], 30_000, Mistake::ExpireDeniedOnce),
     ]
 };
