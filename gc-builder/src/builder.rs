@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gc_client::Discovery;
+use gc_client::{Discovery, Error};
 use gc_core::State;
 use gc_graph::Effect;
 use hashbrown::HashSet;
@@ -98,24 +98,36 @@ impl GraphBuilder {
     /// A watch saw something, and its reader heard of it at `heard_at`: what it proves absent is proved as of then. What an
     /// ended watch still had under way is void: its objects may be unserved by now.
     pub fn seen(&mut self, state: &mut State, now: Duration, heard_at: Duration, seen: &Seen, out: &mut Out) {
+        // What a watch begins or ceases to hear is of now (O2); what it shows is as old as when it was heard.
+        state.tell_time(now);
         state.tell_heard(heard_at);
         self.hear_server(now, heard_at, seen);
-        self.change(state, now, seen, out);
+        self.change(state, (now, heard_at), seen, out);
         state.tell_time(now);
     }
 
     /// The first word of a server since none was found: the other watches find it within the longest back-off, which is as
     /// long as this. Without one, time is not up, even where not every watch is lost: a connection may be dead and not know.
+    /// A refusal is a word as well, if it is an API server's.
     fn hear_server(&mut self, now: Duration, heard_at: Duration, seen: &Seen) {
-        let is_word =
-            !matches!(seen.change, Change::Failed(_) | Change::Died | Change::Probing | Change::ListStarted);
+        let is_word = match &seen.change {
+            Change::Failed(Error::Status(status)) => status.is_status,
+            Change::Failed(_) | Change::Died | Change::Ended | Change::Probing | Change::ListStarted => false,
+            _ => true,
+        };
         if is_word && self.silent_since.is_some_and(|since| since < heard_at) {
             self.silent_since = None;
             self.first_lists_due = Some(now + FIRST_LISTS_WITHIN);
         }
     }
 
-    fn change(&mut self, state: &mut State, now: Duration, seen: &Seen, out: &mut Out) {
+    fn change(
+        &mut self,
+        state: &mut State,
+        (now, heard_at): (Duration, Duration),
+        seen: &Seen,
+        out: &mut Out,
+    ) {
         let Seen { monitor: id, change } = seen;
         let id = *id;
         let only_lists = self.makes(Mistake::OnlyListsCount);
@@ -123,9 +135,10 @@ impl GraphBuilder {
         match change {
             Change::ListStarted => {
                 state.begin_list(id.source);
-                state.watch_is_deaf(id.source);
+                state.watch_breaks_off(id.source);
             }
-            Change::Probing => state.watch_is_deaf(id.source),
+            Change::Ended => state.watch_pauses(id.source),
+            Change::Probing => state.watch_breaks_off(id.source),
             Change::Watching => state.watch_hears(id.source),
             Change::Seen(objects) => objects.for_each(|meta| {
                 note(monitor, meta.resource_version, only_lists, out);
@@ -139,7 +152,7 @@ impl GraphBuilder {
             Change::Bookmark(version) => monitor.saw(version),
             Change::Died => {
                 monitor.died();
-                state.watch_is_deaf(id.source);
+                state.watch_breaks_off(id.source);
             }
             Change::ListDone(version) => self.list_done(state, now, id, version, out),
             Change::WentBack(_) if only_lists => {}
@@ -154,9 +167,9 @@ impl GraphBuilder {
             Change::Failed(error) => {
                 let (is_other, is_newly_lost) = monitor.failed(error);
                 out.news.push(News::Failed(id, error.clone(), is_other));
-                state.watch_is_deaf(id.source);
+                state.watch_breaks_off(id.source);
                 if is_newly_lost {
-                    self.hold_while_lost(now, out);
+                    self.hold_while_lost(now, heard_at, out);
                 }
             }
         }
@@ -197,22 +210,23 @@ impl GraphBuilder {
     /// S7: nothing that was seen absent is believed any more and attempts under way are void; nothing is begun until
     /// everything has been listed anew.
     fn start_again(&mut self, state: &mut State, now: Duration, out: &mut Out) {
+        let first = out.news.len();
         state.forget_proofs(&mut out.effects);
         if self.phase != Phase::Starting {
             self.phase = Phase::Restored;
         }
         self.monitors.restart_all(&mut out.news);
-        begin_deaf(state, out);
+        begin_to_hear(state, out.news.get(first..).unwrap_or_default());
         self.first_lists_due = Some(now + FIRST_LISTS_WITHIN);
     }
 
     /// S7: a server that was away may come back in an older state, and workers would find it before the watches do.
     /// Until the watches have looked, or time is up, nothing is begun. A watch that never finds its server again is
     /// told once only, so that it does not hold the others up again and again (S3).
-    fn hold_while_lost(&mut self, now: Duration, out: &mut Out) {
+    fn hold_while_lost(&mut self, now: Duration, heard_at: Duration, out: &mut Out) {
         if self.phase == Phase::Collecting {
             self.phase = Phase::Lost;
-            self.silent_since = Some(now);
+            self.silent_since = Some(now.max(heard_at));
             self.first_lists_due = Some(now + FIRST_LISTS_WITHIN);
             out.news.push(News::HeldWhileLost);
         }
@@ -244,6 +258,8 @@ impl GraphBuilder {
 
     /// Discovery has answered. An answer that names no resource changes nothing (kubernetes/kubernetes#60037).
     pub fn discovered(&mut self, state: &mut State, now: Duration, answer: &Discovery, out: &mut Out) {
+        state.tell_time(now);
+        let first = out.news.len();
         if answer.resources.is_empty() && self.makes(Mistake::EmptyDiscoveryIsTruth) {
             for source in self.monitors.end_all(&mut out.news) {
                 state.begin_list(source);
@@ -257,7 +273,7 @@ impl GraphBuilder {
         for source in updated.unserved {
             state.unserve(source, &mut out.effects);
         }
-        begin_deaf(state, out);
+        begin_to_hear(state, out.news.get(first..).unwrap_or_default());
         match updated.kinds {
             Some(kinds) => state.set_kinds(kinds, &mut out.effects),
             None => state.wake_waiting(&mut out.effects),
@@ -325,10 +341,10 @@ impl GraphBuilder {
 }
 
 /// What is to be watched from now on may have dependents to show as soon as it has been listed (O2).
-fn begin_deaf(state: &mut State, out: &Out) {
-    for news in &out.news {
+fn begin_to_hear(state: &mut State, news: &[News]) {
+    for news in news {
         if let News::Start(id, _) = news {
-            state.watch_is_deaf(id.source);
+            state.watch_begins(id.source);
         }
     }
 }

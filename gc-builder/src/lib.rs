@@ -36,6 +36,8 @@ pub enum Change {
     /// The server is at this version of its data, which is older than what it had shown before. The list that follows
     /// may be newer than anything before.
     WentBack(String),
+    /// The watch has ended in good order, and is about to be opened again.
+    Ended,
     /// The watch has failed or ended early, and the server is looked at before it is opened again.
     Probing,
     /// The watch is open; what happened while it was not comes first.
@@ -57,6 +59,7 @@ impl From<&WatchEvent<'_>> for Change {
             WatchEvent::ListDone { resource_version } => Change::ListDone((*resource_version).to_owned()),
             WatchEvent::Bookmark { resource_version } => Change::Bookmark((*resource_version).to_owned()),
             WatchEvent::WentBack { resource_version } => Change::WentBack((*resource_version).to_owned()),
+            WatchEvent::Ended => Change::Ended,
             WatchEvent::Probing => Change::Probing,
             WatchEvent::Watching => Change::Watching,
             WatchEvent::Resumed => Change::Resumed,

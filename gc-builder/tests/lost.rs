@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use gc_builder::{Change, GraphBuilder, MonitorId, News, Options, Out, Seen};
-use gc_client::{ApiResource, Discovery, Error};
+use gc_client::{ApiResource, Discovery, Error, Status};
 use gc_core::State;
 
 const RESOURCES: [&str; 3] = ["configmaps", "secrets", "widgets"];
@@ -77,6 +77,10 @@ impl World {
         let change = match rest.split_once(' ').unwrap() {
             ("has", "listed") => Change::ListDone("50".into()),
             ("hears", "that nothing happened") => Change::Bookmark("51".into()),
+            ("is", "refused") => {
+                let body = br#"{"kind":"Status","apiVersion":"v1","code":403,"reason":"Forbidden"}"#;
+                Change::Failed(Error::Status(Box::new(Status::from_body(403, None, body))))
+            }
             ("finds", "the server as it was") => Change::Resumed,
             ("finds", "the server restored") => Change::WentBack("45".into()),
             ("finds", "no server") => {
@@ -257,6 +261,38 @@ fn s3_s7_one_watch_without_a_server_holds_up_the_others_for_half_a_minute() {
               collecting: not everything is listed, but 30 s have passed
             at 200
             configmaps finds no server
+        "#]],
+    );
+}
+
+/// A server that refuses answers; where nothing else is ever heard, that has to be enough.
+#[test]
+fn s3_s7_a_refusal_is_a_word_of_the_server() {
+    check(
+        "configmaps has listed
+         secrets has listed
+         widgets has listed
+         at 100
+         configmaps finds no server
+         configmaps finds no server
+         at 130
+         secrets is refused
+         at 159
+         at 160",
+        &expect![[r#"
+            configmaps has listed
+            secrets has listed
+            widgets has listed
+              collecting: everything is listed
+            at 100
+            configmaps finds no server
+            configmaps finds no server
+              held: no server
+            at 130
+            secrets is refused
+            at 159
+            at 160
+              collecting: not everything is listed, but 30 s have passed
         "#]],
     );
 }

@@ -116,6 +116,7 @@ fn text(event: &WatchEvent<'_>) -> String {
         WatchEvent::Deleted(meta) => format!("deleted {} at {}", meta.name, meta.resource_version),
         WatchEvent::Bookmark { resource_version } => format!("bookmark {resource_version}"),
         WatchEvent::WentBack { resource_version } => format!("went back to {resource_version}"),
+        WatchEvent::Ended => "ended".into(),
         WatchEvent::Probing => "probing".into(),
         WatchEvent::Watching => "watching".into(),
         WatchEvent::Resumed => "resumed".into(),
@@ -192,12 +193,15 @@ fn s5_pages_then_events_then_a_watch_from_the_last_version() {
               applied d at 7
               applied a at 8
               deleted b at 9
+              ended
             >?watch timeoutSeconds=1&resourceVersion=9
               watching
               bookmark 20
+              ended
             >?watch timeoutSeconds=1&resourceVersion=20
               watching
               applied e at 21
+              ended
         "#]],
     );
 }
@@ -308,6 +312,7 @@ fn s5_half_a_frame_loses_nothing() {
             >?watch timeoutSeconds=1&resourceVersion=5
               watching
               applied b at 6
+              ended
         "#]],
     );
 }
@@ -519,6 +524,7 @@ fn s7_a_probe_that_finds_an_older_version_tells_before_the_list_is_made() {
             >?watch timeoutSeconds=1&resourceVersion=61
               watching
               deleted a at 62
+              ended
         "#]],
     );
 }
@@ -568,6 +574,7 @@ fn s7_the_pages_of_a_list_tell_as_well() {
             >?watch timeoutSeconds=1&resourceVersion=71
               watching
               deleted a at 72
+              ended
         "#]],
     );
 }
@@ -604,9 +611,11 @@ fn s5_the_first_list_can_be_streamed() {
               list done at 8
               watching
               applied c at 9
+              ended
             >?watch timeoutSeconds=1&resourceVersion=9
               watching
               applied c at 10
+              ended
         "#]],
     );
     check_with(
@@ -644,12 +653,14 @@ fn s7_a_watch_that_ends_early_is_followed_by_a_look_at_the_version() {
               watching
               applied a at 7
               applied b at 8
+              ended
               probing
             >?limit=1
               resumed
             >?watch timeoutSeconds=100&resourceVersion=8
               watching
               deleted b at 9
+              ended
               probing
             >?limit=1
               went back to 8
@@ -838,6 +849,7 @@ fn t1_fields_are_asked_for_in_json_and_come_with_each_object() {
         resumed []
         watching []
         deleted b at 7 [Value(String("Completed"))]
+        ended []
     "#]]
     .assert_eq(&said);
     let asked: Vec<String> =

@@ -1,83 +1,197 @@
-//! Which watches hear what happens. An owner that was deleted with Orphan keeps its finalizer while one does not (O2): it may
-//! have dependents that only that watch can show, and once it is gone, nothing on the server says any more that they are
-//! to live.
+//! Which watches hear what happens. An owner that was deleted with Orphan keeps its finalizer until each of them has heard all
+//! that happened before (O2): it may have dependents that only that watch can show, and once it is gone, nothing on the
+//! server says any more that they are to live.
 
 use std::time::Duration;
 
-use gc_graph::SourceId;
+use gc_graph::{SourceId, Uid};
 use hashbrown::HashMap;
 
-/// One watch that hears nothing holds up orphaning for so long, counted from the first owner that it held up although the
-/// server answers. It is the longest wait of a watch between two tries; one that needs longer has troubles of its own,
-/// such as a broken conversion webhook, and must not stop every orphaning in the cluster (S3).
-const HOLDS_MAX: Duration = Duration::from_secs(30);
+/// An owner that is held up is looked at again after this, and of all that are, one asks the server meanwhile.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// What happened while nobody heard comes first on the watch that is open again, and is given so long to come through.
 const CATCHES_UP_WITHIN: Duration = Duration::from_secs(1);
-/// A watch that breaks off again sooner than this is still in the troubles of before: it gets no more of [`HOLDS_MAX`].
+/// One watch holds up owners for so many looks at which the server answered: while it was away, nothing counts. That is
+/// the longest back-off of a watch, half a minute, and what it takes to open it. One that needs longer has troubles of
+/// its own, such as a broken conversion webhook, and must not stop every orphaning in the cluster (S3).
+const LOOKS_MAX: u32 = 45;
+/// So many looks are left to one whose resource is not served any more: a server that was just started serves custom
+/// resources a moment later than it serves others.
+const LOOKS_UNSERVED: u32 = 10;
+/// After this, what is not served any more holds up nobody.
+const UNSERVED_FOR: Duration = Duration::from_secs(60);
+/// A watch that breaks off again sooner than this is still in the troubles of before: what it held up counts on.
 const STEADY_AFTER: Duration = Duration::from_secs(60);
-/// An owner that is held up is looked at again after this.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// One owner is held up for so many looks, whatever the watches do.
+const LOOKS_OF_OWNER_MAX: u32 = 60;
+/// So many owners are known by when they were held up first. What is beyond waits until all watches hear at once.
+const OWNERS_MAX: usize = 10_000;
 
-/// The watches that heard nothing for a while, until they have been steady again. The graph bounds how many there are.
+/// What is known of the watches. The graph bounds how many there are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hearing {
-    gaps: HashMap<SourceId, Gap>,
+    watches: HashMap<SourceId, Watch>,
+    /// Those that are held up.
+    owners: HashMap<Uid, Held>,
+    /// At how many moments some owner was held up although the server answered, a second apart.
+    looks: u32,
+    looked_at: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Gap {
-    /// Since when the watch hears again.
+struct Watch {
+    /// Since when it hears, if it does.
     hears_since: Option<Duration>,
-    /// When it first held up an owner.
-    holds_since: Option<Duration>,
+    /// All that happened before this has been heard.
+    caught_up_at: Option<Duration>,
+    /// When it ended in good order, and since when it had heard.
+    paused: Option<(Duration, Duration)>,
+    /// Its share of [`Hearing::looks`], since it was last steady.
+    looks: u32,
+    /// When its resource ceased to be served.
+    unserved_at: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    since: Duration,
+    /// [`Hearing::looks`] at that time.
+    looks: u32,
 }
 
 impl Hearing {
-    /// From now on a watch hears nothing.
-    pub(crate) fn is_deaf(&mut self, source: SourceId, now: Duration) {
-        let gap = self.gaps.entry(source).or_default();
-        if gap.is_steady(now) {
-            *gap = Gap::default();
+    /// A watch begins, or begins anew: it has nothing to tell until it hears.
+    pub(crate) fn begins(&mut self, source: SourceId, now: Duration) {
+        let watch = self.watches.entry(source).or_default();
+        if watch.unserved_at.is_some() {
+            // It may be another resource's that has got the number.
+            *watch = Watch::default();
         }
-        gap.hears_since = None;
+        watch.breaks_off(now);
     }
 
-    /// A watch hears what happens, beginning with what happened before.
+    /// It has failed, or lists. Its connection may have been dead for a while.
+    pub(crate) fn breaks_off(&mut self, source: SourceId, now: Duration) {
+        self.watches.entry(source).or_default().breaks_off(now);
+    }
+
+    /// It has ended as it should, and is about to be opened again.
+    pub(crate) fn pauses(&mut self, source: SourceId, now: Duration) {
+        if let Some(watch) = self.watches.get_mut(&source) {
+            watch.pauses(now);
+        }
+    }
+
+    /// It hears what happens, beginning with what happened before.
     pub(crate) fn hears(&mut self, source: SourceId, now: Duration) {
-        if let Some(gap) = self.gaps.get_mut(&source) {
-            gap.hears_since.get_or_insert(now);
+        if let Some(watch) = self.watches.get_mut(&source) {
+            watch.hears(now);
         }
     }
 
-    /// A watch has ended for good.
-    pub(crate) fn forget(&mut self, source: SourceId) {
-        self.gaps.remove(&source);
+    /// Its resource is not served any more.
+    pub(crate) fn is_unserved(&mut self, source: SourceId, now: Duration) {
+        if let Some(watch) = self.watches.get_mut(&source) {
+            watch.breaks_off(now);
+            watch.looks = watch.looks.max(LOOKS_MAX - LOOKS_UNSERVED);
+            watch.unserved_at = Some(now);
+        }
     }
 
-    /// How long an owner has to wait for what it held up others for already. Nothing was asked of the server for it.
-    pub(crate) fn still_holds(&self, now: Duration) -> Option<Duration> {
-        self.gaps.values().filter(|gap| gap.holds_since.is_some()).filter_map(|gap| gap.holds(now)).max()
+    /// The server's data was restored: what was heard before is not what is (S7).
+    pub(crate) fn start_again(&mut self) {
+        self.owners.clear();
+        self.watches.values_mut().for_each(|watch| watch.caught_up_at = None);
+    }
+
+    /// An owner is not being orphaned any more.
+    pub(crate) fn forget(&mut self, owner: &Uid) {
+        self.owners.remove(owner);
+    }
+
+    /// How long an owner has to wait, by a look at the server that another one has just taken. Nothing is asked for it.
+    pub(crate) fn still_holds(&self, owner: &Uid, now: Duration) -> Option<Duration> {
+        let held = self.owners.get(owner).filter(|held| !held.is_over(self.looks))?;
+        self.looked_at.filter(|at| now < *at + LOOK_AGAIN_AFTER)?;
+        self.watches.values().filter_map(|watch| watch.holds(held.since, now)).max()
     }
 
     /// How long an owner has to wait that the server has just shown.
-    pub(crate) fn holds(&mut self, now: Duration) -> Option<Duration> {
-        self.gaps.retain(|_, gap| !gap.is_steady(now));
-        let waits = self.gaps.values_mut().filter_map(|gap| {
-            let wait = gap.holds(now)?;
-            gap.holds_since.get_or_insert(now);
-            Some(wait)
-        });
-        waits.max()
+    pub(crate) fn holds(&mut self, owner: &Uid, now: Duration) -> Option<Duration> {
+        let held = self.owners.get(owner).copied().unwrap_or(Held { since: now, looks: self.looks });
+        let counts = self.looked_at.is_none_or(|at| at + LOOK_AGAIN_AFTER <= now);
+        let mut longest = None;
+        for watch in self.watches.values_mut().filter(|_| !held.is_over(self.looks)) {
+            if let Some(wait) = watch.holds(held.since, now) {
+                watch.looks += u32::from(counts);
+                longest = longest.max(Some(wait));
+            }
+        }
+        if longest.is_none() {
+            self.owners.remove(owner);
+        } else {
+            if counts {
+                self.looks = self.looks.saturating_add(1);
+                self.looked_at = Some(now);
+            }
+            self.remember(owner, held);
+        }
+        longest
+    }
+
+    fn remember(&mut self, owner: &Uid, held: Held) {
+        if OWNERS_MAX <= self.owners.len() {
+            // Some may have gone by another's hand, and nobody asks for them any more.
+            self.owners.retain(|_, held| !held.is_over(self.looks));
+        }
+        if self.owners.len() < OWNERS_MAX {
+            self.owners.insert(owner.clone(), held);
+        }
     }
 }
 
-impl Gap {
-    fn is_steady(&self, now: Duration) -> bool {
-        self.hears_since.is_some_and(|since| since + STEADY_AFTER <= now)
+impl Held {
+    fn is_over(&self, looks: u32) -> bool {
+        LOOKS_OF_OWNER_MAX <= looks.saturating_sub(self.looks)
+    }
+}
+
+impl Watch {
+    fn breaks_off(&mut self, now: Duration) {
+        // What it was to hear of the last while may not have come: what is sure is that it had caught up.
+        if let Some(since) = self.stops_hearing(now) {
+            self.caught_up_at = self.caught_up_at.max(Some(since + CATCHES_UP_WITHIN));
+        }
+        self.paused = None;
     }
 
-    fn holds(&self, now: Duration) -> Option<Duration> {
-        if self.holds_since.is_some_and(|since| since + HOLDS_MAX <= now) {
+    fn pauses(&mut self, now: Duration) {
+        let since = self.hears_since;
+        if self.stops_hearing(now).is_some() {
+            self.caught_up_at = Some(now);
+        }
+        self.paused = since.map(|since| (now, since));
+    }
+
+    fn hears(&mut self, now: Duration) {
+        if self.hears_since.is_none() {
+            let went_on = self.paused.take().filter(|(at, _)| now < *at + CATCHES_UP_WITHIN);
+            self.hears_since = Some(went_on.map_or(now, |(_, since)| since));
+        }
+    }
+
+    /// Since when it had heard, if it had caught up.
+    fn stops_hearing(&mut self, now: Duration) -> Option<Duration> {
+        let since = self.hears_since.take()?;
+        if since + STEADY_AFTER <= now {
+            self.looks = 0;
+        }
+        Some(since).filter(|since| *since + CATCHES_UP_WITHIN <= now)
+    }
+
+    fn holds(&self, since: Duration, now: Duration) -> Option<Duration> {
+        let is_past = self.unserved_at.is_some_and(|at| at + UNSERVED_FOR <= now);
+        if LOOKS_MAX <= self.looks || is_past || self.caught_up_at.is_some_and(|at| since <= at) {
             return None;
         }
         let wait = match self.hears_since {
@@ -103,48 +217,184 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    #[test]
-    fn o2_an_owner_waits_until_each_watch_hears_and_has_caught_up() {
+    /// Both watches are open, and have been for long at 100 s.
+    fn open() -> Hearing {
         let mut hearing = Hearing::default();
-        assert_eq!(hearing.holds(s(0)), None, "nothing was ever amiss");
-        hearing.is_deaf(PODS, s(1));
-        hearing.is_deaf(WIDGETS, s(1));
-        assert_eq!(hearing.holds(s(2)), Some(s(1)));
-        hearing.hears(PODS, s(3));
-        assert_eq!(hearing.holds(s(5)), Some(s(1)), "the other one is deaf still");
-        hearing.hears(WIDGETS, s(6));
-        hearing.hears(WIDGETS, s(7));
-        assert_eq!(hearing.holds(ms(6_400)), Some(ms(600)));
-        assert_eq!(hearing.holds(s(7)), None);
+        for source in [PODS, WIDGETS] {
+            hearing.begins(source, s(0));
+            hearing.hears(source, s(1));
+        }
+        hearing
+    }
+
+    /// Looks at the server once a second from then on, and says after how many seconds the owner may go.
+    fn goes_after(hearing: &mut Hearing, owner: &str, from_s: u64) -> u64 {
+        let owner = Uid::new(owner);
+        (0..1_000).find(|n| hearing.holds(&owner, s(from_s + n)).is_none()).expect("it goes some time")
     }
 
     #[test]
-    fn o2_s3_one_watch_holds_up_owners_for_half_a_minute_while_the_server_answers() {
-        let mut hearing = Hearing::default();
-        hearing.is_deaf(WIDGETS, s(0));
-        assert_eq!(hearing.still_holds(s(500)), None, "it has held up nobody: the server may have been away");
-        assert_eq!(hearing.holds(s(500)), Some(s(1)));
-        assert_eq!(hearing.still_holds(s(529)), Some(s(1)));
-        assert_eq!(hearing.still_holds(s(530)), None);
-        assert_eq!(hearing.holds(s(530)), None);
-        hearing.is_deaf(PODS, s(600));
-        assert_eq!(hearing.holds(s(600)), Some(s(1)), "another one has its own time");
+    fn o2_an_owner_waits_until_each_watch_hears_and_has_caught_up() {
+        let (mut hearing, owner) = (open(), Uid::new("o"));
+        assert_eq!(hearing.holds(&owner, s(100)), None, "nothing is amiss");
+        hearing.breaks_off(PODS, s(101));
+        hearing.breaks_off(WIDGETS, s(101));
+        assert_eq!(hearing.holds(&owner, s(102)), Some(s(1)));
+        hearing.hears(PODS, s(103));
+        assert_eq!(hearing.holds(&owner, s(105)), Some(s(1)), "the other one is deaf still");
+        hearing.hears(WIDGETS, s(106));
+        hearing.hears(WIDGETS, s(107));
+        assert_eq!(hearing.holds(&owner, ms(106_400)), Some(ms(600)));
+        assert_eq!(hearing.holds(&owner, s(107)), None);
+        assert!(hearing.owners.is_empty(), "what may go is not remembered");
+    }
+
+    #[test]
+    fn o2_what_a_watch_has_caught_up_with_it_need_not_hear_again() {
+        let (mut hearing, owner) = (open(), Uid::new("o"));
+        hearing.breaks_off(PODS, s(100));
+        assert_eq!(hearing.holds(&owner, s(100)), Some(s(1)));
+        hearing.hears(PODS, s(102));
+        // It breaks off when it has caught up, and another one before the owner is looked at.
+        hearing.breaks_off(PODS, s(103));
+        assert_eq!(hearing.holds(&owner, s(104)), None);
+        assert_eq!(hearing.holds(&Uid::new("later"), s(104)), Some(s(1)), "this one was deleted afterwards");
+        hearing.hears(PODS, s(110));
+        hearing.breaks_off(PODS, ms(110_900));
+        assert_eq!(hearing.holds(&Uid::new("later"), s(111)), Some(s(1)), "it had not caught up");
+    }
+
+    #[test]
+    fn o2_a_connection_that_has_broken_may_have_been_dead_for_a_while() {
+        let mut hearing = open();
+        hearing.breaks_off(PODS, s(50));
+        hearing.hears(PODS, s(51));
+        assert_eq!(hearing.holds(&Uid::new("o"), ms(51_500)), Some(ms(500)));
+        hearing.breaks_off(PODS, s(500));
+        assert_eq!(hearing.holds(&Uid::new("o"), s(501)), None, "it was open, and caught up, after that");
+        hearing.hears(PODS, s(502));
+        hearing.breaks_off(WIDGETS, s(600));
+        assert_eq!(hearing.holds(&Uid::new("p"), s(600)), Some(s(1)));
+        hearing.breaks_off(PODS, s(601));
+        hearing.hears(WIDGETS, s(602));
+        assert_eq!(hearing.holds(&Uid::new("p"), s(604)), Some(s(1)), "nothing says that it heard at 600 s");
+    }
+
+    #[test]
+    fn o2_a_watch_that_ends_as_it_should_and_goes_on_has_missed_nothing() {
+        let (mut hearing, owner) = (open(), Uid::new("o"));
+        hearing.pauses(PODS, s(100));
+        assert_eq!(hearing.holds(&owner, s(101)), Some(s(1)), "it is not open");
+        hearing.breaks_off(WIDGETS, s(102));
+        hearing.hears(PODS, ms(100_900));
+        assert_eq!(hearing.holds(&Uid::new("p"), s(102)), Some(s(1)));
+        hearing.pauses(PODS, s(103));
+        hearing.hears(WIDGETS, s(103));
+        assert_eq!(hearing.holds(&Uid::new("p"), s(104)), None, "it heard until it ended");
+        hearing.hears(PODS, s(104));
+        assert_eq!(hearing.holds(&Uid::new("q"), s(104)), Some(s(1)), "it was away for a second");
+        assert_eq!(hearing.holds(&Uid::new("q"), s(105)), None);
+    }
+
+    #[test]
+    fn o2_s3_a_watch_holds_up_owners_for_so_many_looks_at_a_server_that_answers() {
+        let mut hearing = open();
+        hearing.breaks_off(WIDGETS, s(100));
+        let owner = Uid::new("o");
+        assert_eq!(hearing.holds(&owner, s(100)), Some(s(1)));
+        assert_eq!(hearing.holds(&owner, ms(100_999)), Some(s(1)), "the same look");
+        // Then the server is away for a while: one that is back is no worse than one that was.
+        assert_eq!(hearing.still_holds(&owner, s(500)), None);
+        assert_eq!(goes_after(&mut hearing, "o", 500), 44);
+        assert_eq!(goes_after(&mut hearing, "p", 600), 0, "it has held up others for long enough");
+        hearing.breaks_off(PODS, s(700));
+        assert_eq!(goes_after(&mut hearing, "q", 700), 45, "another one has its own time");
+    }
+
+    #[test]
+    fn o2_a_server_that_restarts_every_45_s_is_waited_for_each_time() {
+        let mut hearing = open();
+        for restart in 1..=5 {
+            let at = 100 * restart;
+            hearing.breaks_off(PODS, s(at));
+            hearing.hears(PODS, s(at + 8));
+            hearing.breaks_off(PODS, s(at + 45));
+            for second in 0..4 {
+                assert_eq!(
+                    hearing.holds(&Uid::new("o"), s(at + 48 + second)),
+                    Some(s(1)),
+                    "restart {restart}"
+                );
+            }
+            hearing.hears(PODS, s(at + 53));
+            assert_eq!(hearing.holds(&Uid::new("o"), s(at + 54)), None);
+        }
     }
 
     #[test]
     fn o2_s3_a_watch_that_breaks_off_again_and_again_holds_up_owners_once() {
+        let mut hearing = open();
+        hearing.breaks_off(WIDGETS, s(100));
+        assert_eq!(goes_after(&mut hearing, "o", 100), 45);
+        hearing.hears(WIDGETS, s(200));
+        hearing.breaks_off(WIDGETS, s(259));
+        assert_eq!(goes_after(&mut hearing, "p", 300), 0);
+        hearing.hears(WIDGETS, s(300));
+        hearing.breaks_off(WIDGETS, s(360));
+        assert_eq!(goes_after(&mut hearing, "q", 361), 45, "it was steady for a minute");
+    }
+
+    #[test]
+    fn o2_s3_one_owner_is_held_up_for_a_minute_whatever_happens() {
         let mut hearing = Hearing::default();
-        hearing.is_deaf(WIDGETS, s(0));
-        assert_eq!(hearing.holds(s(0)), Some(s(1)));
-        for at in [20, 40, 99] {
-            hearing.hears(WIDGETS, s(at - 10));
-            hearing.is_deaf(WIDGETS, s(at));
-        }
-        assert_eq!(hearing.holds(s(100)), None);
-        hearing.hears(WIDGETS, s(110));
-        hearing.is_deaf(WIDGETS, s(170));
-        assert_eq!(hearing.holds(s(170)), Some(s(1)), "it was steady for a minute");
-        hearing.forget(WIDGETS);
-        assert_eq!(hearing.holds(s(170)), None);
+        let owner = Uid::new("o");
+        // A thousand watches, of which always another one breaks off.
+        let goes = (0..1_000).find(|n| {
+            hearing.breaks_off(SourceId(*n), s(u64::from(*n)));
+            hearing.holds(&owner, s(u64::from(*n))).is_none()
+        });
+        assert_eq!(goes, Some(60));
+    }
+
+    #[test]
+    fn o2_one_owner_asks_the_server_and_the_others_believe_it() {
+        let mut hearing = open();
+        hearing.breaks_off(PODS, s(100));
+        let (one, other) = (Uid::new("1"), Uid::new("2"));
+        assert_eq!(hearing.still_holds(&one, s(100)), None);
+        assert_eq!(hearing.holds(&one, s(100)), Some(s(1)));
+        assert_eq!(hearing.still_holds(&other, s(100)), None, "it may have been caught up with");
+        assert_eq!(hearing.holds(&other, s(100)), Some(s(1)));
+        assert_eq!(hearing.still_holds(&other, ms(100_900)), Some(s(1)));
+        assert_eq!(hearing.still_holds(&other, s(101)), None, "somebody has to look");
+        assert_eq!(hearing.holds(&one, s(101)), Some(s(1)));
+        assert_eq!(hearing.still_holds(&other, s(101)), Some(s(1)));
+        hearing.forget(&other);
+        assert_eq!(hearing.still_holds(&other, s(101)), None);
+    }
+
+    #[test]
+    fn s2_o2_what_is_not_served_any_more_holds_up_owners_for_a_moment() {
+        let mut hearing = open();
+        hearing.is_unserved(SourceId(9), s(100));
+        assert_eq!(goes_after(&mut hearing, "o", 100), 0, "nobody was told of such a watch");
+        hearing.breaks_off(WIDGETS, s(100));
+        hearing.is_unserved(WIDGETS, s(103));
+        assert_eq!(goes_after(&mut hearing, "o", 103), 10);
+        hearing.begins(WIDGETS, s(120));
+        assert_eq!(goes_after(&mut hearing, "p", 120), 45, "whatever it is of, it begins");
+        hearing.is_unserved(PODS, s(200));
+        assert_eq!(goes_after(&mut hearing, "q", 260), 0, "nothing has come of it for a minute");
+    }
+
+    #[test]
+    fn s7_what_was_heard_before_a_restore_says_nothing_after_it() {
+        let (mut hearing, owner) = (open(), Uid::new("o"));
+        hearing.breaks_off(PODS, s(100));
+        assert_eq!(hearing.holds(&owner, s(100)), Some(s(1)));
+        hearing.hears(PODS, s(101));
+        hearing.breaks_off(PODS, s(103));
+        hearing.start_again();
+        assert_eq!(hearing.holds(&owner, s(104)), Some(s(1)));
     }
 }

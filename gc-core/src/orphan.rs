@@ -130,15 +130,22 @@ impl OrphanAttempt {
             self.removal = Some(removal);
             return wrap(step);
         }
-        let Some(owner) = state.graph().get(&self.uid) else { return done(Why::LeftGraph) };
-        if !owner.is_orphaning() {
-            return done(Why::BeingDeleted);
-        }
-        let owner = owner.coordinate();
+        let owner = match state.graph().get(&self.uid) {
+            None => Err(Why::LeftGraph),
+            Some(owner) if owner.is_orphaning() => Ok(owner.coordinate()),
+            Some(_) => Err(Why::BeingDeleted),
+        };
+        let owner = match owner {
+            Ok(owner) => owner,
+            Err(why) => {
+                state.is_not_orphaning(&self.uid);
+                return done(why);
+            }
+        };
         if self.has_late_dependents(state) {
             return self.release(state, &owner);
         }
-        if let Some(delay) = state.orphaning_still_waits(now) {
+        if let Some(delay) = state.orphaning_still_waits(&self.uid, now) {
             return OrphanStep::Done(Outcome::RetryAfter(delay, format!("{owner} stays: {UNHEARD}")));
         }
         let Some(mut removal) = RemoveFinalizer::new(state, &owner, ORPHAN_FINALIZER) else {
@@ -182,7 +189,7 @@ impl OrphanAttempt {
         if self.has_late_dependents(state) && !state.makes(Mistake::DependentsNotAskedAgain) {
             return MayGo::No("a new dependent appeared");
         }
-        state.orphaning_waits(now).map_or(MayGo::Yes, |delay| MayGo::NotYet(delay, UNHEARD))
+        state.orphaning_waits(&self.uid, now).map_or(MayGo::Yes, |delay| MayGo::NotYet(delay, UNHEARD))
     }
 
     fn has_late_dependents(&self, state: &State) -> bool {

@@ -376,10 +376,21 @@ impl State {
         self.absorb(effects, first, self.heard_at);
     }
 
-    /// From now on a watch hears nothing: it lists, it has failed, or it has not begun. Owners that were deleted with Orphan
-    /// keep their finalizer meanwhile, for half a minute at most (O2, S3). Where it is never told, every watch hears.
-    pub fn watch_is_deaf(&mut self, source: SourceId) {
-        self.hearing.is_deaf(source, self.now);
+    /// A watch begins, or another one in its place, and hears nothing yet. An owner that was deleted with Orphan keeps its
+    /// finalizer until every watch has heard what happened before, for about a minute at most (O2, S3). Where none is ever
+    /// told to begin, no owner waits. This and the following are of the time that was told last.
+    pub fn watch_begins(&mut self, source: SourceId) {
+        self.hearing.begins(source, self.now);
+    }
+
+    /// A watch hears nothing from now on, and may not have heard what came last: it has failed, or has to list.
+    pub fn watch_breaks_off(&mut self, source: SourceId) {
+        self.hearing.breaks_off(source, self.now);
+    }
+
+    /// A watch has ended in good order and is about to be opened again.
+    pub fn watch_pauses(&mut self, source: SourceId) {
+        self.hearing.pauses(source, self.now);
     }
 
     /// From now on a watch hears what happens, beginning with what happened before.
@@ -387,19 +398,24 @@ impl State {
         self.hearing.hears(source, self.now);
     }
 
-    /// How long the orphaning of any owner has to wait for watches that hear nothing, if they held up others already.
-    pub(crate) fn orphaning_still_waits(&self, now: Duration) -> Option<Duration> {
-        self.hearing.still_holds(now).filter(|_| !self.makes(Mistake::OrphanedUnheard))
+    /// How long the orphaning of this owner has to wait for watches, by what another one has just been told.
+    pub(crate) fn orphaning_still_waits(&self, owner: &Uid, now: Duration) -> Option<Duration> {
+        self.hearing.still_holds(owner, now).filter(|_| !self.makes(Mistake::OrphanedUnheard))
     }
 
-    /// The same for an owner that has just been read.
-    pub(crate) fn orphaning_waits(&mut self, now: Duration) -> Option<Duration> {
-        if self.makes(Mistake::OrphanedUnheard) { None } else { self.hearing.holds(now) }
+    /// The same where it has just been read.
+    pub(crate) fn orphaning_waits(&mut self, owner: &Uid, now: Duration) -> Option<Duration> {
+        if self.makes(Mistake::OrphanedUnheard) { None } else { self.hearing.holds(owner, now) }
+    }
+
+    /// This owner is not being orphaned, or not any more.
+    pub(crate) fn is_not_orphaning(&mut self, owner: &Uid) {
+        self.hearing.forget(owner);
     }
 
     /// The resource is no longer served; nothing is proved by that (S2).
     pub fn unserve(&mut self, source: SourceId, effects: &mut Vec<Effect>) {
-        self.hearing.forget(source);
+        self.hearing.is_unserved(source, self.now);
         let first = effects.len();
         self.graph.unserve(source, effects);
         self.absorb(effects, first, self.now);
@@ -449,6 +465,7 @@ impl State {
         self.absent.clear();
         self.waiting.clear();
         self.doubts.clear();
+        self.hearing.start_again();
         // What was orphaned stays remembered, also where that was replaced, which may be undone: it can only spare an
         // object. Versions count from another beginning now.
         self.orphaned.take_in(&mut self.replaced);

@@ -303,6 +303,7 @@ impl Known {
             }
             WatchEvent::Bookmark { .. }
             | WatchEvent::WentBack { .. }
+            | WatchEvent::Ended
             | WatchEvent::Probing
             | WatchEvent::Watching
             | WatchEvent::Resumed

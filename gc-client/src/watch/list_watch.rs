@@ -77,6 +77,8 @@ pub struct ListWatch {
     root: String,
     page_size: u32,
     under_way: UnderWay,
+    /// A watch has ended in good order, and that has not been told yet.
+    has_ended: bool,
     /// How many watches in a row have failed without having brought a bookmark.
     silent_watches: u32,
 }
@@ -90,6 +92,7 @@ impl ListWatch {
             root,
             page_size: options.page_size,
             under_way: UnderWay::Nothing,
+            has_ended: false,
             silent_watches: 0,
         }
     }
@@ -97,6 +100,9 @@ impl ListWatch {
     /// What to do now that what came before is over.
     pub fn next_call(&mut self, sink: Sink<'_>) -> ControlFlow<(), Call> {
         self.under_way = UnderWay::Nothing;
+        if std::mem::take(&mut self.has_ended) {
+            sink(WatchEvent::Ended)?;
+        }
         ControlFlow::Continue(match self.plan.next_step() {
             Step::Wait(duration) => Call::Wait(duration),
             Step::ListPage { continue_token } => {
@@ -260,6 +266,7 @@ impl ListWatch {
     /// The watch has ended as a stream should.
     pub fn ended(&mut self, lasted: Duration) {
         let saw_something = matches!(self.under_way, UnderWay::Watch { saw_something: true, .. });
+        self.has_ended = !self.is_listing();
         self.plan.on(Outcome::Ended { saw_something, lasted });
     }
 

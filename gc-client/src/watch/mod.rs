@@ -56,8 +56,10 @@ pub enum WatchEvent<'a> {
         /// Never empty.
         resource_version: &'a str,
     },
-    /// A watch has failed, or has ended before its time or without a word: the server is asked for its version. Until
+    /// A watch has ended in good order, and all that happened before has been told. Until
     /// [`Watching`](WatchEvent::Watching) nobody hears what happens.
+    Ended,
+    /// A watch has failed, or has ended before its time or without a word: the server is asked for its version first.
     Probing,
     /// The watch is open. What has happened since the list, or since the watch before, comes first.
     Watching,

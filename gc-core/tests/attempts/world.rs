@@ -264,7 +264,7 @@ impl World {
                 self.put(object(&line[1..]));
             }
             "restored" => self.state.forget_proofs(&mut self.effects),
-            "deaf" => self.state.watch_is_deaf(SourceId(number(&line[1]) as u16)),
+            "deaf" => self.state.watch_breaks_off(SourceId(number(&line[1]) as u16)),
             "hears" => self.state.watch_hears(SourceId(number(&line[1]) as u16)),
             "later" => self.now += Duration::from_secs(number(&line[1]) as u64),
             "after" => self.after.push((number(&line[1]), line[2..].to_vec())),

@@ -568,6 +568,7 @@ fn change(profile: &Profile, event: &WatchEvent<'_>) -> Option<Change> {
         WatchEvent::Failed(error) => Change::Failed(error.to_string()),
         WatchEvent::Bookmark { .. }
         | WatchEvent::WentBack { .. }
+        | WatchEvent::Ended
         | WatchEvent::Probing
         | WatchEvent::Watching
         | WatchEvent::Resumed => return None,

@@ -137,7 +137,7 @@ impl Collector {
             Some(at) => {
                 let old = &mut self.readers[at];
                 old.hang_up(link);
-                reader.take_over(old);
+                reader.take_over(old, link.now);
                 *old = reader;
             }
             None => self.readers.push(reader),
@@ -299,6 +299,7 @@ fn describe(change: &Change) -> String {
         Change::ListDone(version) => format!("the list is complete at v{version}"),
         Change::Bookmark(version) => format!("nothing else up to v{version}"),
         Change::WentBack(version) => format!("the server went back to v{version}"),
+        Change::Ended => "the watch has ended".into(),
         Change::Probing => "the watch is not open".into(),
         Change::Watching => "the watch is open".into(),
         Change::Resumed => "goes on".into(),

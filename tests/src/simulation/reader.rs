@@ -77,10 +77,11 @@ impl Reader {
     }
 
     /// What another reader has still under way comes first.
-    pub(super) fn take_over(&mut self, other: &mut Reader) {
+    pub(super) fn take_over(&mut self, other: &mut Reader, now: Duration) {
         self.changes = std::mem::take(&mut other.changes);
         self.of_before = other.of_before;
         self.stalled_until = other.stalled_until;
+        other.hears_nothing(now);
         self.gap_since = other.gap_since;
     }
 
@@ -182,7 +183,10 @@ impl Reader {
                 self.hears_nothing(link.now);
                 self.list(link, &path, accept)
             }
-            Call::Watch { path, accept, .. } => self.watch(link, &path, accept),
+            Call::Watch { path, accept, .. } => {
+                self.hears_nothing(link.now);
+                self.watch(link, &path, accept)
+            }
         }
     }
 

@@ -86,6 +86,7 @@ impl Expirer {
             }),
             Change::Bookmark(_)
             | Change::WentBack(_)
+            | Change::Ended
             | Change::Probing
             | Change::Watching
             | Change::Resumed
