@@ -92,12 +92,12 @@ pub const KNOWN: &[Known] = {
         ),
         found_by(
             &[Check::FinalizerLeft, Check::LiveOwner, Check::Graph],
-            60_000,
+            30_000,
             Mistake::Builder(Builder::RestoreUnnoticed),
         ),
         found_by(
             &[Check::FinalizerLeft, Check::LiveOwner, Check::Graph],
-            60_000,
+            30_000,
             Mistake::Builder(Builder::OnlyListsCount),
         ),
         found_by(&[Check::Graph, Check::NotCollected], 200, Mistake::Builder(Builder::ListsSweepNothing)),
