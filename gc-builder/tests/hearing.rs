@@ -101,6 +101,7 @@ fn o2_s3_an_owner_stays_while_a_watch_lists_fails_or_has_not_begun() {
     world.says("ConfigMap", Change::Seen(MetaBatch::from(&owner)), 0);
     world.note("nothing is listed");
     let deaf = [
+        ("it has ended", Change::Ended),
         ("it has ended early", Change::Probing),
         ("it has failed", failed),
         ("its reader has died", Change::Died),
@@ -111,7 +112,7 @@ fn o2_s3_an_owner_stays_while_a_watch_lists_fails_or_has_not_begun() {
         world.note("the watch is open");
         world.says("ConfigMap", Change::Watching, 61);
         world.note("for a minute");
-        world.says("ConfigMap", change, 0);
+        world.says("ConfigMap", change, 1);
         world.note(line);
     }
     world.says("ConfigMap", Change::Seen(MetaBatch::from(&owner)), 0);
@@ -135,6 +136,9 @@ fn o2_s3_an_owner_stays_while_a_watch_lists_fails_or_has_not_begun() {
     world.note("it was undefined, and is defined anew");
     expect![[r#"
         nothing is listed: stays
+        the watch is open: stays
+        for a minute: goes
+        it has ended: stays
         the watch is open: stays
         for a minute: goes
         it has ended early: stays

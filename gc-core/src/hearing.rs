@@ -284,9 +284,10 @@ mod tests {
     fn o2_a_watch_that_ends_as_it_should_and_goes_on_has_missed_nothing() {
         let (mut hearing, owner) = (open(), Uid::new("o"));
         hearing.pauses(PODS, s(100));
-        assert_eq!(hearing.holds(&owner, s(101)), Some(s(1)), "it is not open");
-        hearing.breaks_off(WIDGETS, s(102));
+        assert_eq!(hearing.holds(&owner, ms(100_500)), Some(s(1)), "it is not open");
         hearing.hears(PODS, ms(100_900));
+        assert_eq!(hearing.holds(&Uid::new("n"), ms(100_900)), None, "it goes on at once");
+        hearing.breaks_off(WIDGETS, s(102));
         assert_eq!(hearing.holds(&Uid::new("p"), s(102)), Some(s(1)));
         hearing.pauses(PODS, s(103));
         hearing.hears(WIDGETS, s(103));
@@ -371,6 +372,25 @@ mod tests {
         assert_eq!(hearing.still_holds(&other, s(101)), Some(s(1)));
         hearing.forget(&other);
         assert_eq!(hearing.still_holds(&other, s(101)), None);
+    }
+
+    #[test]
+    fn o2_so_many_owners_are_remembered_and_those_of_whom_nobody_hears_make_room() {
+        let mut hearing = open();
+        hearing.breaks_off(PODS, s(100));
+        for n in 0..=OWNERS_MAX {
+            assert_eq!(hearing.holds(&Uid::new(&format!("u{n}")), s(100)), Some(s(1)));
+        }
+        assert_eq!(hearing.owners.len(), OWNERS_MAX);
+        let late = Uid::new(&format!("u{OWNERS_MAX}"));
+        assert_eq!(hearing.still_holds(&late, s(100)), None, "it asks for itself");
+        for second in 101..=160 {
+            // Always another watch, so that none has held up owners for too long.
+            hearing.breaks_off(SourceId(second), s(second.into()));
+            assert_eq!(hearing.holds(&late, s(second.into())), Some(s(1)));
+        }
+        assert_eq!(hearing.owners.len(), 1, "the others have gone by another's hand");
+        assert_eq!(hearing.still_holds(&late, s(160)), Some(s(1)));
     }
 
     #[test]
