@@ -35,6 +35,21 @@ struct World {
 }
 
 impl World {
+    /// One watch, which has begun to list and has shown the owner.
+    fn new() -> World {
+        let mut world = World {
+            state: State::new(gc_core::Options::default()),
+            builder: GraphBuilder::new(Options::default()),
+            watches: Vec::new(),
+            now: Duration::from_secs(100),
+            log: String::new(),
+        };
+        world.discover(&["ConfigMap"]);
+        world.says("ConfigMap", Change::ListStarted, 0);
+        world.says("ConfigMap", show_owner(), 0);
+        world
+    }
+
     fn discover(&mut self, kinds: &[&str]) {
         let (mut out, resources) = (Out::default(), kinds.iter().map(|kind| resource(kind)).collect());
         let discovery = Discovery { resources, ..Discovery::default() };
@@ -84,22 +99,17 @@ impl World {
     }
 }
 
-#[test]
-fn o2_s3_an_owner_stays_while_a_watch_lists_fails_or_has_not_begun() {
-    let failed = Change::Failed(Error::Transport { request: "GET".into(), cause: "refused".into() });
-    let mut world = World {
-        state: State::new(gc_core::Options::default()),
-        builder: GraphBuilder::new(Options::default()),
-        watches: Vec::new(),
-        now: Duration::from_secs(100),
-        log: String::new(),
-    };
-    world.discover(&["ConfigMap"]);
+fn show_owner() -> Change {
     let owner =
         MetaRef { name: "o", namespace: "ns", uid: OWNER, resource_version: "7", ..MetaRef::default() };
-    let owner = MetaRef { being_deleted: true, finalizers: &["orphan"], ..owner };
-    world.says("ConfigMap", Change::Seen(MetaBatch::from(&owner)), 0);
+    Change::Seen(MetaBatch::from(&MetaRef { being_deleted: true, finalizers: &["orphan"], ..owner }))
+}
+
+#[test]
+fn o2_an_owner_stays_while_a_watch_lists_or_is_not_open() {
+    let mut world = World::new();
     world.note("nothing is listed");
+    let failed = Change::Failed(Error::Transport { request: "GET".into(), cause: "refused".into() });
     let deaf = [
         ("it has ended", Change::Ended),
         ("it has ended early", Change::Probing),
@@ -115,25 +125,9 @@ fn o2_s3_an_owner_stays_while_a_watch_lists_fails_or_has_not_begun() {
         world.says("ConfigMap", change, 1);
         world.note(line);
     }
-    world.says("ConfigMap", Change::Seen(MetaBatch::from(&owner)), 0);
+    world.says("ConfigMap", show_owner(), 0);
     world.says("ConfigMap", Change::ListDone("8".into()), 5);
     world.note("it is listed");
-    world.says("ConfigMap", Change::Watching, 61);
-    world.note("and watched");
-    world.discover(&["ConfigMap", "Widget"]);
-    world.note("a kind is defined");
-    world.says("Widget", Change::ListStarted, 0);
-    for _ in 0..44 {
-        world.now += Duration::from_secs(1);
-        assert!(!world.try_to_orphan(), "at {:?}", world.now);
-    }
-    world.now += Duration::from_secs(1);
-    world.note("its list takes long");
-    world.discover(&["ConfigMap"]);
-    world.now += Duration::from_secs(3);
-    world.discover(&["ConfigMap"]);
-    world.discover(&["ConfigMap", "Widget"]);
-    world.note("it was undefined, and is defined anew");
     expect![[r#"
         nothing is listed: stays
         the watch is open: stays
@@ -152,7 +146,32 @@ fn o2_s3_an_owner_stays_while_a_watch_lists_fails_or_has_not_begun() {
         for a minute: goes
         a list has begun: stays
         it is listed: stays
-        and watched: goes
+    "#]]
+    .assert_eq(&world.log);
+}
+
+#[test]
+fn o2_s3_an_owner_stays_while_a_new_kind_is_listed_for_the_first_time() {
+    let mut world = World::new();
+    world.says("ConfigMap", Change::ListDone("8".into()), 0);
+    world.says("ConfigMap", Change::Watching, 1);
+    world.note("all is watched");
+    world.discover(&["ConfigMap", "Widget"]);
+    world.note("a kind is defined");
+    world.says("Widget", Change::ListStarted, 0);
+    for _ in 0..44 {
+        world.now += Duration::from_secs(1);
+        assert!(!world.try_to_orphan(), "at {:?}", world.now);
+    }
+    world.now += Duration::from_secs(1);
+    world.note("its list takes long");
+    world.discover(&["ConfigMap"]);
+    world.now += Duration::from_secs(3);
+    world.discover(&["ConfigMap"]);
+    world.discover(&["ConfigMap", "Widget"]);
+    world.note("it was undefined, and is defined anew");
+    expect![[r#"
+        all is watched: goes
         a kind is defined: stays
         its list takes long: goes
         it was undefined, and is defined anew: stays
