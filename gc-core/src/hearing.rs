@@ -36,6 +36,8 @@ pub(crate) struct Hearing {
     /// At how many moments some owner was held up although the server answered, a second apart.
     looks: u32,
     looked_at: Option<Duration>,
+    /// The look at which owners were last cleared out: once is enough for each.
+    cleared_at: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,17 +111,26 @@ impl Hearing {
         self.owners.remove(owner);
     }
 
-    /// How long an owner has to wait, by a look at the server that another one has just taken. Nothing is asked for it.
-    pub(crate) fn still_holds(&self, owner: &Uid, now: Duration) -> Option<Duration> {
-        let held = self.owners.get(owner).filter(|held| !held.is_over(self.looks))?;
+    /// How long an owner has to wait, by a look at the server that has just been taken for another one. Nothing is asked
+    /// for it.
+    pub(crate) fn still_holds(&mut self, owner: &Uid, now: Duration) -> Option<Duration> {
         self.looked_at.filter(|at| now < *at + LOOK_AGAIN_AFTER)?;
-        self.watches.values().filter_map(|watch| watch.holds(held.since, now)).max()
+        self.hold(owner, now, false)
     }
 
     /// How long an owner has to wait that the server has just shown.
     pub(crate) fn holds(&mut self, owner: &Uid, now: Duration) -> Option<Duration> {
-        let held = self.owners.get(owner).copied().unwrap_or(Held { since: now, looks: self.looks });
         let counts = self.looked_at.is_none_or(|at| at + LOOK_AGAIN_AFTER <= now);
+        let wait = self.hold(owner, now, counts);
+        if wait.is_some() && counts {
+            self.looks = self.looks.saturating_add(1);
+            self.looked_at = Some(now);
+        }
+        wait
+    }
+
+    fn hold(&mut self, owner: &Uid, now: Duration, counts: bool) -> Option<Duration> {
+        let held = self.owners.get(owner).copied().unwrap_or(Held { since: now, looks: self.looks });
         let mut longest = None;
         for watch in self.watches.values_mut().filter(|_| !held.is_over(self.looks)) {
             if let Some(wait) = watch.holds(held.since, now) {
@@ -127,22 +138,19 @@ impl Hearing {
                 longest = longest.max(Some(wait));
             }
         }
-        if longest.is_none() {
-            self.owners.remove(owner);
-        } else {
-            if counts {
-                self.looks = self.looks.saturating_add(1);
-                self.looked_at = Some(now);
-            }
+        if longest.is_some() {
             self.remember(owner, held);
+        } else {
+            self.owners.remove(owner);
         }
         longest
     }
 
     fn remember(&mut self, owner: &Uid, held: Held) {
-        if OWNERS_MAX <= self.owners.len() {
+        if OWNERS_MAX <= self.owners.len() && self.looks != self.cleared_at {
             // Some may have gone by another's hand, and nobody asks for them any more.
             self.owners.retain(|_, held| !held.is_over(self.looks));
+            self.cleared_at = self.looks;
         }
         if self.owners.len() < OWNERS_MAX {
             self.owners.insert(owner.clone(), held);
@@ -362,16 +370,20 @@ mod tests {
         let mut hearing = open();
         hearing.breaks_off(PODS, s(100));
         let (one, other) = (Uid::new("1"), Uid::new("2"));
-        assert_eq!(hearing.still_holds(&one, s(100)), None);
+        assert_eq!(hearing.still_holds(&one, s(100)), None, "nobody has looked");
         assert_eq!(hearing.holds(&one, s(100)), Some(s(1)));
-        assert_eq!(hearing.still_holds(&other, s(100)), None, "it may have been caught up with");
-        assert_eq!(hearing.holds(&other, s(100)), Some(s(1)));
         assert_eq!(hearing.still_holds(&other, ms(100_900)), Some(s(1)));
         assert_eq!(hearing.still_holds(&other, s(101)), None, "somebody has to look");
         assert_eq!(hearing.holds(&one, s(101)), Some(s(1)));
-        assert_eq!(hearing.still_holds(&other, s(101)), Some(s(1)));
-        hearing.forget(&other);
-        assert_eq!(hearing.still_holds(&other, s(101)), None);
+        hearing.hears(PODS, s(101));
+        assert_eq!(hearing.still_holds(&other, ms(101_900)), Some(ms(100)));
+        hearing.breaks_off(PODS, s(102));
+        assert_eq!(hearing.holds(&other, s(102)), None, "it waited from the beginning");
+        assert_eq!(hearing.holds(&Uid::new("3"), s(103)), Some(s(1)));
+        assert_eq!(hearing.still_holds(&one, s(103)), None, "and this one");
+        assert_eq!(hearing.holds(&one, s(104)), Some(s(1)), "which is forgotten with that");
+        hearing.forget(&one);
+        assert!(!hearing.owners.contains_key(&one));
     }
 
     #[test]
@@ -383,14 +395,13 @@ mod tests {
         }
         assert_eq!(hearing.owners.len(), OWNERS_MAX);
         let late = Uid::new(&format!("u{OWNERS_MAX}"));
-        assert_eq!(hearing.still_holds(&late, s(100)), None, "it asks for itself");
-        for second in 101..=160 {
+        assert!(!hearing.owners.contains_key(&late));
+        for second in 101..=161 {
             // Always another watch, so that none has held up owners for too long.
             hearing.breaks_off(SourceId(second), s(second.into()));
             assert_eq!(hearing.holds(&late, s(second.into())), Some(s(1)));
         }
         assert_eq!(hearing.owners.len(), 1, "the others have gone by another's hand");
-        assert_eq!(hearing.still_holds(&late, s(160)), Some(s(1)));
     }
 
     #[test]

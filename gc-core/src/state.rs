@@ -399,8 +399,8 @@ impl State {
     }
 
     /// How long the orphaning of this owner has to wait for watches, by what another one has just been told.
-    pub(crate) fn orphaning_still_waits(&self, owner: &Uid, now: Duration) -> Option<Duration> {
-        self.hearing.still_holds(owner, now).filter(|_| !self.makes(Mistake::OrphanedUnheard))
+    pub(crate) fn orphaning_still_waits(&mut self, owner: &Uid, now: Duration) -> Option<Duration> {
+        if self.makes(Mistake::OrphanedUnheard) { None } else { self.hearing.still_holds(owner, now) }
     }
 
     /// The same where it has just been read.
