@@ -20,8 +20,6 @@ const LOOKS_MAX: u32 = 45;
 const LOOKS_UNSERVED: u32 = 10;
 /// After this, what is not served any more holds up nobody.
 const UNSERVED_FOR: Duration = Duration::from_secs(60);
-/// A watch that breaks off again sooner than this is still in the troubles of before: what it held up counts on.
-const STEADY_AFTER: Duration = Duration::from_secs(60);
 /// One owner is held up for so many looks, whatever the watches do.
 const LOOKS_OF_OWNER_MAX: u32 = 60;
 /// So many owners are known by when they were held up first. What is beyond waits until all watches hear at once.
@@ -48,7 +46,10 @@ struct Watch {
     caught_up_at: Option<Duration>,
     /// When it ended in good order, and since when it had heard.
     paused: Option<(Duration, Duration)>,
-    /// Its share of [`Hearing::looks`], since it was last steady.
+    /// The last pause after which it went on soon: from when to when nobody heard.
+    went_on: Option<(Duration, Duration)>,
+    /// Its share of [`Hearing::looks`], less one for each second that it has heard since: one that is in trouble for good
+    /// uses them up, and one that breaks off now and then does not.
     looks: u32,
     /// When its resource ceased to be served.
     unserved_at: Option<Duration>,
@@ -122,7 +123,10 @@ impl Hearing {
     pub(crate) fn holds(&mut self, owner: &Uid, now: Duration) -> Option<Duration> {
         let counts = self.looked_at.is_none_or(|at| at + LOOK_AGAIN_AFTER <= now);
         let wait = self.hold(owner, now, counts);
-        if wait.is_some() && counts {
+        if wait.is_none() {
+            // Not before it has been read: it would be held up anew then.
+            self.owners.remove(owner);
+        } else if counts {
             self.looks = self.looks.saturating_add(1);
             self.looked_at = Some(now);
         }
@@ -140,8 +144,6 @@ impl Hearing {
         }
         if longest.is_some() {
             self.remember(owner, held);
-        } else {
-            self.owners.remove(owner);
         }
         longest
     }
@@ -185,15 +187,15 @@ impl Watch {
         if self.hears_since.is_none() {
             let went_on = self.paused.take().filter(|(at, _)| now < *at + CATCHES_UP_WITHIN);
             self.hears_since = Some(went_on.map_or(now, |(_, since)| since));
+            self.went_on = went_on.map(|(at, _)| (at, now));
         }
     }
 
     /// Since when it had heard, if it had caught up.
     fn stops_hearing(&mut self, now: Duration) -> Option<Duration> {
         let since = self.hears_since.take()?;
-        if since + STEADY_AFTER <= now {
-            self.looks = 0;
-        }
+        let heard_s = u32::try_from(now.saturating_sub(since).as_secs()).unwrap_or(u32::MAX);
+        self.looks = self.looks.saturating_sub(heard_s);
         Some(since).filter(|since| *since + CATCHES_UP_WITHIN <= now)
     }
 
@@ -202,9 +204,13 @@ impl Watch {
         if LOOKS_MAX <= self.looks || is_past || self.caught_up_at.is_some_and(|at| since <= at) {
             return None;
         }
-        let wait = match self.hears_since {
-            None => LOOK_AGAIN_AFTER,
-            Some(since) => (since + CATCHES_UP_WITHIN).saturating_sub(now),
+        let wait = match (self.hears_since, self.went_on) {
+            (None, _) => LOOK_AGAIN_AFTER,
+            // The owner was deleted while nobody heard.
+            (Some(_), Some((from, to))) if (from..=to).contains(&since) => {
+                (to + CATCHES_UP_WITHIN).saturating_sub(now)
+            }
+            (Some(hears_since), _) => (hears_since + CATCHES_UP_WITHIN).saturating_sub(now),
         };
         (!wait.is_zero()).then_some(wait)
     }
@@ -294,7 +300,9 @@ mod tests {
         hearing.pauses(PODS, s(100));
         assert_eq!(hearing.holds(&owner, ms(100_500)), Some(s(1)), "it is not open");
         hearing.hears(PODS, ms(100_900));
-        assert_eq!(hearing.holds(&Uid::new("n"), ms(100_900)), None, "it goes on at once");
+        assert_eq!(hearing.holds(&owner, ms(100_900)), Some(s(1)), "what happened meanwhile comes first");
+        assert_eq!(hearing.holds(&Uid::new("n"), ms(100_901)), None, "who is deleted now need not wait");
+        assert_eq!(hearing.holds(&owner, ms(101_900)), None);
         hearing.breaks_off(WIDGETS, s(102));
         assert_eq!(hearing.holds(&Uid::new("p"), s(102)), Some(s(1)));
         hearing.pauses(PODS, s(103));
@@ -341,16 +349,27 @@ mod tests {
     }
 
     #[test]
-    fn o2_s3_a_watch_that_breaks_off_again_and_again_holds_up_owners_once() {
+    fn o2_s3_a_watch_in_trouble_holds_up_owners_once_and_one_that_is_cut_now_and_then_each_time() {
         let mut hearing = open();
         hearing.breaks_off(WIDGETS, s(100));
         assert_eq!(goes_after(&mut hearing, "o", 100), 45);
-        hearing.hears(WIDGETS, s(200));
-        hearing.breaks_off(WIDGETS, s(259));
-        assert_eq!(goes_after(&mut hearing, "p", 300), 0);
+        for at in (200..300).step_by(10) {
+            hearing.hears(WIDGETS, s(at));
+            hearing.breaks_off(WIDGETS, s(at));
+            assert_eq!(goes_after(&mut hearing, "p", at), 0, "it has heard nothing since");
+        }
         hearing.hears(WIDGETS, s(300));
-        hearing.breaks_off(WIDGETS, s(360));
-        assert_eq!(goes_after(&mut hearing, "q", 361), 45, "it was steady for a minute");
+        hearing.breaks_off(WIDGETS, s(345));
+        assert_eq!(
+            goes_after(&mut hearing, "q", 346),
+            45,
+            "it has heard for as long as it had held up owners"
+        );
+        for at in (1_000..9_000).step_by(37) {
+            hearing.breaks_off(PODS, s(at));
+            assert_eq!(hearing.holds(&Uid::new(&format!("o-{at}")), s(at)), Some(s(1)), "at {at}");
+            hearing.hears(PODS, s(at + 2));
+        }
     }
 
     #[test]
@@ -380,10 +399,26 @@ mod tests {
         hearing.breaks_off(PODS, s(102));
         assert_eq!(hearing.holds(&other, s(102)), None, "it waited from the beginning");
         assert_eq!(hearing.holds(&Uid::new("3"), s(103)), Some(s(1)));
-        assert_eq!(hearing.still_holds(&one, s(103)), None, "and this one");
-        assert_eq!(hearing.holds(&one, s(104)), Some(s(1)), "which is forgotten with that");
+        assert_eq!(hearing.still_holds(&one, s(103)), None, "and this one, which may ask the server");
+        assert_eq!(hearing.holds(&one, s(103)), None, "and is not held up anew when that has answered");
+        assert_eq!(hearing.holds(&one, s(104)), Some(s(1)), "it was forgotten with that");
         hearing.forget(&one);
         assert!(!hearing.owners.contains_key(&one));
+    }
+
+    #[test]
+    fn o2_s3_an_owner_that_has_waited_for_long_enough_is_not_held_up_anew_by_its_own_look() {
+        let mut hearing = Hearing::default();
+        let owner = Uid::new("o");
+        // Always another watch breaks off, and always another owner looks just before.
+        let goes = (0..300u16).find(|n| {
+            let at = s(u64::from(*n));
+            hearing.breaks_off(SourceId(*n), at);
+            hearing.holds(&Uid::new(&format!("other-{n}")), at);
+            let at = at + ms(500);
+            hearing.still_holds(&owner, at).is_none() && hearing.holds(&owner, at + ms(20)).is_none()
+        });
+        assert_eq!(goes, Some(60));
     }
 
     #[test]
