@@ -109,6 +109,8 @@ fn s2_a_definition_that_comes_goes_and_comes_again() {
         crd/things.example.com
         thing/stays @ns
     "#]]);
+    // What the list has shown is collected before the watch is open; without that nobody hears what is deleted next.
+    world.fence("thing");
     // The server deletes the objects first, and their watch says so: that is proof.
     world.delete("crd/things.example.com", "Background");
     world.becomes(&expect![[""]]);
