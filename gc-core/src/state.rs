@@ -377,7 +377,7 @@ impl State {
     }
 
     /// A watch begins, or another one in its place, and hears nothing yet. An owner that was deleted with Orphan keeps its
-    /// finalizer until every watch has heard what happened before, for about a minute at most (O2, S3). Where none is ever
+    /// finalizer until every watch has heard what happened before, for 60 looks a second apart at most (O2, S3). Where none is ever
     /// told to begin, no owner waits. This and the following are of the time that was told last.
     pub fn watch_begins(&mut self, source: SourceId) {
         self.hearing.begins(source, self.now);
