@@ -1,30 +1,19 @@
 //! When an owner that was deleted with Orphan may go (spec O2): what the watches say, one a line, and whether it may.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use expect_test::expect;
 use gc_builder::{Change, GraphBuilder, MonitorId, News, Options, Out, Seen};
-use gc_client::{ApiResource, Discovery, Error, MetaBatch, MetaRef};
+use gc_client::{Discovery, Error, MetaBatch, MetaRef};
 use gc_core::{LiveObject, OrphanAttempt, OrphanStep, Outcome, Reply, State};
 use gc_graph::Uid;
+use support::resource;
 
 const OWNER: &str = "o";
-
-fn resource(kind: &str) -> ApiResource {
-    ApiResource {
-        group: String::new(),
-        version: "v1".into(),
-        resource: format!("{}s", kind.to_lowercase()),
-        kind: kind.into(),
-        namespaced: true,
-        preferred: true,
-        can_delete: true,
-        can_list: true,
-        can_watch: true,
-    }
-}
 
 struct World {
     state: State,
@@ -51,7 +40,7 @@ impl World {
     }
 
     fn discover(&mut self, kinds: &[&str]) {
-        let (mut out, resources) = (Out::default(), kinds.iter().map(|kind| resource(kind)).collect());
+        let (mut out, resources) = (Out::default(), kinds.iter().map(|kind| resource(kind, kind)).collect());
         let discovery = Discovery { resources, ..Discovery::default() };
         self.builder.discovered(&mut self.state, self.now, &discovery, &mut out);
         for news in out.news {

@@ -2,13 +2,16 @@
 //! says, or a time in seconds; what comes of it is the snapshot.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use gc_builder::{Change, GraphBuilder, MonitorId, News, Options, Out, Seen};
-use gc_client::{ApiResource, Discovery, Error, Status};
+use gc_client::{Discovery, Error, Status};
 use gc_core::State;
+use support::resource;
 
 const RESOURCES: [&str; 3] = ["configmaps", "secrets", "widgets"];
 
@@ -23,17 +26,6 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let resource = |resource: &str| ApiResource {
-            group: String::new(),
-            version: "v1".into(),
-            resource: resource.into(),
-            kind: resource.into(),
-            namespaced: true,
-            preferred: true,
-            can_delete: true,
-            can_list: true,
-            can_watch: true,
-        };
         let mut world = World {
             state: State::new(gc_core::Options::default()),
             builder: GraphBuilder::new(Options::default()),
@@ -41,8 +33,13 @@ impl World {
             now: Duration::ZERO,
             log: String::new(),
         };
-        let (mut out, discovery) =
-            (Out::default(), Discovery { resources: RESOURCES.map(resource).into(), ..Discovery::default() });
+        let (mut out, discovery) = (
+            Out::default(),
+            Discovery {
+                resources: RESOURCES.map(|name| resource(name, name)).into(),
+                ..Discovery::default()
+            },
+        );
         world.builder.discovered(&mut world.state, world.now, &discovery, &mut out);
         world.carry_out(out);
         world

@@ -4,6 +4,8 @@
 //! (name and UID), and so does the graph that comes of it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -12,8 +14,9 @@ use expect_test::{Expect, expect};
 use gc_builder::{Change, GraphBuilder, MonitorId, News, Options, Out, Seen};
 use gc_client::list_watch::{Call, ListWatch};
 use gc_client::wire::{ListEnd, WireEvent};
-use gc_client::{ApiResource, Discovery, Error, MetaRef, OwnerReferenceRef, ReflectorOptions, WatchEvent};
+use gc_client::{Discovery, Error, MetaRef, OwnerReferenceRef, ReflectorOptions, WatchEvent};
 use gc_core::State;
+use support::resource;
 
 /// One watched resource, its reader and the builder.
 struct World {
@@ -25,17 +28,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let config_maps = ApiResource {
-            group: String::new(),
-            version: "v1".into(),
-            resource: "configmaps".into(),
-            kind: "ConfigMap".into(),
-            namespaced: true,
-            preferred: true,
-            can_delete: true,
-            can_list: true,
-            can_watch: true,
-        };
+        let config_maps = resource("configmaps", "ConfigMap");
         let mut world = World {
             state: State::new(gc_core::Options::default()),
             builder: GraphBuilder::new(Options::default()),

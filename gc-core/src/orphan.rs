@@ -184,7 +184,8 @@ impl OrphanAttempt {
         releases
     }
 
-    /// O2. The owner has just been read.
+    /// O2. The owner has just been read, and the patch carries its UID and that version; these do not speak of dependents,
+    /// so that all of them must have been released, those included that a watch has still to show.
     fn may_lose_finalizer(&self, state: &mut State, now: Duration) -> MayGo {
         if self.has_late_dependents(state) && !state.makes(Mistake::DependentsNotAskedAgain) {
             return MayGo::No("a new dependent appeared");

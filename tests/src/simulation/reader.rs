@@ -22,7 +22,8 @@ const CHANGES_MAX: usize = 16;
 /// For so long a watch that is not open keeps the finalizers of orphaning owners where they are, when it was open for
 /// [`STEADY`] before: half a minute from when that mattered first.
 const KEEPS_OWNERS: Duration = Duration::from_secs(30);
-/// Longer than gc-core's minute, since what a reader tells may be held up for another one.
+/// Longer than it takes gc-core to forget how long a watch held up owners, since what a reader tells may be held up for a
+/// minute.
 const STEADY: Duration = Duration::from_secs(150);
 
 /// What the reader waits for.
